@@ -24,13 +24,14 @@ use crate::unsafe_calls;
 /// Longest time between two steps.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Time between two returns of free memory to the system. Memory that is needed again sooner would only cost more.
+/// Time between two returns of free memory to the system. The return of memory that is needed again
+/// soon would cost more than it saves.
 const RETURN_MEMORY_AFTER: Duration = Duration::from_secs(10);
 
 /// Time between two returns while the allocator has much free memory.
 const RETURN_MUCH_AFTER: Duration = Duration::from_secs(1);
 
-/// Free bytes of the allocator that are much.
+/// Number of free bytes of the allocator that counts as much free memory.
 const MUCH_FREE_BYTES: usize = 4 << 20;
 
 /// Time between a step that failed and the next.
@@ -66,7 +67,7 @@ impl Default for Waker {
 }
 
 impl Waker {
-    /// Announces a change. An announcement is cheap while an earlier change is not yet worked off.
+    /// Announces a change. An announcement is cheap while an earlier change is not yet handled.
     pub(crate) fn note(&self) {
         if !self.has_changed.load(Ordering::Relaxed)
             && !self.has_changed.swap(true, Ordering::Relaxed)
@@ -100,11 +101,11 @@ impl Waker {
         self.is_resting.load(Ordering::Relaxed)
     }
 
-    /// Waits for `pause` or the next announcement. With `until_change`, an announcement that is not yet worked off
-    /// ends the wait as well. Returns whether `stopped` was closed.
+    /// Waits for `pause` or the next announcement. With `until_change`, an earlier announcement
+    /// that is not yet handled ends the wait as well. Returns whether `stopped` was closed.
     fn wait(&self, pause: Duration, until_change: bool, stopped: &Receiver<()>) -> bool {
-        // A token of a change that was worked off meanwhile must not cut the pause short. A token that is taken
-        // here by mistake leaves `has_changed` set, for the check below.
+        // A token of a change that was handled meanwhile must not shorten the pause. A token that
+        // is taken here by mistake leaves `has_changed` set, for the check below.
         while self.woken.try_recv().is_ok() {}
         if until_change && self.has_changed.load(Ordering::Relaxed) {
             return is_closed(stopped);
@@ -117,7 +118,7 @@ impl Waker {
     }
 }
 
-/// The background thread, running.
+/// Running background thread.
 pub(crate) struct Background {
     /// Closed to end the thread.
     stop: Sender<()>,
@@ -177,7 +178,7 @@ fn run(volume: &Volume, waker: &Waker, bdi: &BackingDevice, device: &str, stoppe
                 if last_reported.is_news(&error) {
                     let consequence = match volume.has_failed() {
                         true => "the volume is read-only from now on",
-                        false => "the data that is left is tried again; after damage, run sfs-fsck",
+                        false => "the remaining data is retried; after damage, run sfs-fsck",
                     };
                     tracing::error!("{device}: {error}; {consequence}");
                 }
@@ -185,7 +186,8 @@ fn run(volume: &Volume, waker: &Waker, bdi: &BackingDevice, device: &str, stoppe
             }
         };
         is_listening = false;
-        // Also between two steps of a load that leaves the thread no pause: then there is most to return.
+        // Memory is also returned between two steps without a pause, because a heavy load leaves
+        // the most free memory.
         if !waker.is_resting() {
             memory_returned.return_if_due();
         }
@@ -238,7 +240,7 @@ impl LastReported {
     }
 }
 
-/// Does one step; `None` while the thread rests.
+/// Does one step; returns `None` while the thread rests.
 fn step(volume: &Volume, waker: &Waker) -> Option<sfs_core::Result<Work>> {
     let _step = waker.step.lock();
     (!waker.is_resting()).then(|| volume.work(file_clock::now()))
@@ -258,7 +260,7 @@ mod tests {
         let mut last = LastReported::default();
         assert!(last.is_news(&Error::NoSpace));
         assert!(!last.is_news(&Error::NoSpace));
-        assert!(last.is_news(&Error::ReadOnly), "the loss after the attempts");
+        assert!(last.is_news(&Error::ReadOnly), "another failure is logged");
         last.clear();
         assert!(last.is_news(&Error::ReadOnly));
     }

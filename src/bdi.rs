@@ -1,8 +1,8 @@
 //! The kernel's settings for a mount under /sys/class/bdi: read-ahead, and a bound on dirty data.
 //!
-//! [`BackingDevice`] sets them once the mount answers, and adjusts the bound while the free space of the volume
-//! changes, by the policy in [`dirty_bound`]. A mount works without them: a setting that the kernel refuses stays
-//! as it is, and the refusal is counted.
+//! [`BackingDevice`] makes the settings once the mount answers, and adjusts the bound while the
+//! free space of the volume changes, by the policy in [`dirty_bound`]. A mount works without the
+//! settings: a setting that the kernel refuses stays as it is. Refusals of the bound are counted.
 
 mod dirty_bound;
 mod sysfs;
@@ -27,11 +27,12 @@ pub(crate) fn wait_for(dir: &Path) -> io::Result<u64> {
     Ok(fs::metadata(dir)?.dev())
 }
 
-/// Backing device of a mount, with the kernel's bound on the dirty data that it holds for it.
+/// Backing device of a mount, with the bound on the dirty data that the kernel holds for the mount.
 #[derive(Debug, Default)]
 pub(crate) struct BackingDevice {
     configured: Mutex<Option<Configured>>,
-    /// Bytes written since the bound was last checked, and the number after which it is checked again.
+    /// Number of bytes written since the last check of the bound. `check_after` is the number after
+    /// which the bound is checked again.
     written: AtomicU64,
     check_after: AtomicU64,
     /// Bound as the kernel states it, in bytes; 0 if unknown. The kernel rounds it, and moves it with its dirty
@@ -62,7 +63,8 @@ pub(crate) struct DirtyBound {
 }
 
 impl BackingDevice {
-    /// Configures the mount with device number `dev`, whose volume has `free` free bytes. Only root can.
+    /// Configures the mount with device number `dev`, whose volume has `free` free bytes. Only root
+    /// can configure a mount.
     pub(crate) fn configure(&self, dev: u64, free: u64) {
         let (major, minor) = (nix::sys::stat::major(dev), nix::sys::stat::minor(dev));
         let names = [format!("{major}:{minor}-fuseblk"), format!("{major}:{minor}")];
@@ -74,8 +76,8 @@ impl BackingDevice {
             return;
         };
         files.try_write("read_ahead_kb", READ_AHEAD_KB);
-        // Without this the kernel ignores the bound until the machine as a whole has too much dirty data. Kernels
-        // that lack the file always enforce the bound.
+        // Without a strict limit, the kernel ignores the bound until the machine as a whole has too
+        // much dirty data. Kernels that lack the file always enforce the bound.
         files.try_write("strict_limit", "1");
         *self.configured.lock() = Some(Configured { files, last: None });
         self.adjust(free);
@@ -105,7 +107,7 @@ impl BackingDevice {
         let count = match files.set_dirty_max(dirty_bound::bound(free), needs_min_bound()) {
             Ok(()) => &self.set,
             Err(error) => {
-                tracing::debug!("the bound on dirty data: {error}");
+                tracing::debug!("cannot set the bound on dirty data: {error}");
                 &self.refused
             }
         };
@@ -113,8 +115,8 @@ impl BackingDevice {
         self.dirty_max.store(files.dirty_max().unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Largest number of dirty bytes that the kernel holds: the bound, or an estimate of the kernel's own if it is
-    /// unknown.
+    /// Returns the largest number of dirty bytes that the kernel holds: the bound, or an estimate
+    /// of the kernel's own bound if the bound is unknown.
     pub(crate) fn dirty_bytes_max(&self) -> u64 {
         match self.dirty_max.load(Ordering::Relaxed) {
             0 => dirty_bound::assumed(memory_bytes()),
@@ -122,7 +124,7 @@ impl BackingDevice {
         }
     }
 
-    /// Current bound and its counters.
+    /// Returns the current bound and its counters.
     pub(crate) fn dirty_bound(&self) -> DirtyBound {
         let bytes = self.dirty_max.load(Ordering::Relaxed);
         DirtyBound {
@@ -133,7 +135,7 @@ impl BackingDevice {
     }
 }
 
-/// Returns the bytes of memory of the machine.
+/// Returns the memory of the machine in bytes.
 fn memory_bytes() -> u64 {
     let system = rustix::system::sysinfo();
     (system.totalram as u64).saturating_mul(system.mem_unit.into())

@@ -1,9 +1,10 @@
-//! The control socket: how programs ask the daemon of a mount.
+//! The control socket, through which programs send requests to the daemon of a mount.
 //!
-//! [`ControlClient`] finds the socket of a mount by its device number ([`socket_path`]) and sends one request;
-//! [`ControlServer`] answers it in one of a few threads, by a [`ControlHandler`]. A request and a reply are one
-//! bounded line of JSON each, with a deadline, and only root and the user who runs the daemon are served. No
-//! request to the volume waits for a client.
+//! [`ControlClient`] finds the socket of a mount by its device number ([`socket_path`]) and sends
+//! one request; [`ControlServer`] answers the request in one of a few threads, by a
+//! [`ControlHandler`]. A request and a reply are one bounded line of JSON each, with a deadline,
+//! and only root and the user who runs the daemon are served. No request to the volume waits for a
+//! client.
 
 mod client;
 mod handler;

@@ -1,4 +1,4 @@
-//! The clock that stamps files: the one that the kernel itself takes file times from.
+//! The clock of file times: the coarse clock that the kernel itself uses for file times.
 
 use nix::time::{ClockId, clock_gettime};
 use sfs_core::format::Timestamp;

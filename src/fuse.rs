@@ -1,10 +1,11 @@
-//! The FUSE shell: turns each request of the kernel into calls of the volume, and the result into a reply.
+//! The FUSE shell, which turns each request of the kernel into calls of the volume, and the result
+//! into a reply.
 //!
-//! [`dispatch`] maps operations to methods of [`FuseShell`], which are in `name_operations`, `file_operations` and
-//! `shutdown`. Beside that the shell decides which operations the kernel must not ask again (ENOSYS), when a file
-//! bypasses the kernel's cache ([`free_space`]), and which writes are refused because of a loss: it remembers the
-//! data that a full volume did not take ([`lost_writeback`]) and reports that loss to every writer once
-//! ([`open_handles`]).
+//! [`dispatch`] maps operations to methods of [`FuseShell`], which are in `name_operations`,
+//! `file_operations` and `shutdown`. The shell also decides which operations the kernel must not
+//! request again (ENOSYS), when a file bypasses the kernel's cache ([`free_space`]), and which
+//! writes are refused because of a loss. The shell records data that was lost in write-back
+//! ([`lost_writeback`]) and reports the loss to every writer once ([`open_handles`]).
 
 mod dispatch;
 mod error_to_errno;

@@ -1,7 +1,7 @@
 //! Version of the kernel, by the release that uname(2) states.
 
-/// Returns the version, the minor version and the patch level in `release`; a missing patch level is 0. `None` if the
-/// release does not begin with two numbers.
+/// Returns the major version, the minor version and the patch level in `release`; a missing patch
+/// level is 0. Returns `None` if the release does not begin with two numbers.
 pub(crate) fn parse(release: &str) -> Option<(u32, u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|no| no.parse().ok());
     Some((numbers.next()?, numbers.next()?, numbers.next().unwrap_or(0)))

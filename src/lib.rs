@@ -5,7 +5,7 @@
 //!
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
-//! 1. one module for each thing that a program does: [`remount`], [`unmount`], [`stat`], [`mount_session`];
+//! 1. one module for each task of a program: [`remount`], [`unmount`], [`stat`], [`mount_session`];
 //! 2. `control`: the socket between those programs and the daemon of a mount; `waiting_requests`;
 //! 3. [`stat_report`]: the numbers of a volume;
 //! 4. [`transport`]: carries requests between the kernel and the shell;

@@ -1,7 +1,7 @@
-//! Budgets of a mount, fitted to the memory that there is.
+//! Budgets of a mount, fitted to the available memory.
 //!
-//! The default budgets take at most a quarter of the memory. Budgets that the user gave are kept if they fit beside
-//! what the daemon needs in any case, and are shrunk otherwise, in proportion.
+//! The default budgets take at most a quarter of the memory. Budgets that the user gave are kept if
+//! they fit beside the memory that the daemon always needs, and are shrunk in proportion otherwise.
 
 use sfs_core::request::VolumeOptions;
 use sfs_system::Human;
@@ -21,11 +21,11 @@ const LIMIT_MIN_BYTES: u64 = 24 * MIB;
 /// Minimum budget of either kind.
 const BUDGET_MIN_BYTES: u64 = MIB;
 
-/// Part of the memory that the default budgets may take.
+/// Divisor of the memory; the default budgets take at most the quotient.
 const DEFAULT_SHARE: u64 = 4;
 
-/// Shrinks the budgets of `options` to what fits into `limit`. Returns a line for the user if budgets that the options
-/// gave do not fit.
+/// Shrinks the budgets of `options` so that they fit into `limit`. Returns a line for the user if
+/// budgets that the options gave do not fit.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub(crate) fn fit(
     let MemoryLimit { bytes, kind } = limit;
     if bytes < LIMIT_MIN_BYTES {
         return Err(ExitError::system(format_args!(
-            "the {kind} is {}; a mount needs {} at least",
+            "the {kind} is {}; a mount needs at least {}",
             Human(bytes),
             Human(LIMIT_MIN_BYTES)
         )));

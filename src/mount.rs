@@ -1,9 +1,9 @@
 //! The kernel's tree of mounts: putting a volume into it and taking it out.
 //!
-//! Root mounts by mount(2), an ordinary user through the set-uid program `fusermount3` ([`fusermount`]). The source
-//! of a mount is the path of its device, so that tools find one from the other. A block device that root mounts has
-//! the type `fuseblk`, for which the kernel also sends SYNCFS and DESTROY. [`open_volume`](mod@open_volume) opens
-//! the device before.
+//! Root mounts by mount(2), an ordinary user through the set-uid program `fusermount3`
+//! ([`fusermount`]). The source of a mount is the path of its device, so that tools find one from
+//! the other. A block device that root mounts has the type `fuseblk`, for which the kernel also
+//! sends SYNCFS and DESTROY. [`open_volume`](mod@open_volume) opens the device before the mount.
 
 mod detach;
 mod fusermount;

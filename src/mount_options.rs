@@ -1,7 +1,8 @@
 //! Mount options: the comma list after `-o`.
 //!
-//! [`MountOptions::parse`] reads it. An unknown option is refused by its name, and options that mount(8) adds for
-//! itself are dropped (`foreign`). `remount` decides what a remount may change.
+//! [`MountOptions::parse`] reads the list. An unknown option is refused by its name, and options
+//! that mount(8) adds for itself are dropped (`foreign`). `remount` decides which options a remount
+//! may change.
 
 mod foreign;
 pub mod remount;
@@ -212,8 +213,8 @@ fn one_of<'a>(name: &str, value: &str, choices: &[&'a str]) -> Result<&'a str, E
 fn reaction(name: &str, value: &str) -> Result<ErrorReaction, ExitError> {
     if value == "panic" {
         return Err(ExitError::usage(format_args!(
-            "{name}={value}: a filesystem in user space does not stop the machine; give remount-ro, at \
-             which it writes nothing any more"
+            "{name}={value}: a filesystem in user space does not stop the machine; give remount-ro, \
+             which stops all writes"
         )));
     }
     Ok(match one_of(name, value, &["continue", "remount-ro"])? {
@@ -225,7 +226,7 @@ fn reaction(name: &str, value: &str) -> Result<ErrorReaction, ExitError> {
 fn size(name: &str, value: &str, least: u64) -> Result<usize, ExitError> {
     let parsed = parse_size(value).ok().filter(|size| (least..=1 << 40).contains(size));
     parsed.and_then(|size| usize::try_from(size).ok()).ok_or_else(|| {
-        ExitError::usage(format_args!("{name}={value}: give a size from 1M on, as 64M or 1G"))
+        ExitError::usage(format_args!("{name}={value}: give a size from 1M to 1T, such as 64M"))
     })
 }
 

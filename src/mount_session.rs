@@ -1,9 +1,10 @@
 //! A mount from its command line to its last checkpoint.
 //!
-//! [`run`] opens the device and the volume, mounts, and starts the threads: one of the transport for each request
-//! that is served at a time, the background thread, the signal thread and the control socket. When the transport's
-//! loop ends, the threads end and the volume is closed with its last checkpoint. The first write to the
-//! device comes after all checks, and the last checkpoint comes after the last request.
+//! [`run`] opens the device and the volume, mounts, and starts the threads: those of the transport,
+//! the background thread, the signal thread and the thread of the control socket. When the
+//! transport's loop ends, the background thread is stopped and the volume is closed with its last
+//! checkpoint. The first write to the device comes after all checks, and the last checkpoint comes
+//! after the last request.
 
 mod own_mount;
 
@@ -46,15 +47,16 @@ pub struct MountRequest {
     pub options: MountOptions,
     /// Transport of requests.
     pub transport: TransportChoice,
-    /// True to serve in this process, instead of returning when the mount answers.
+    /// `true` if this process serves the mount, instead of returning when the mount answers.
     pub foreground: bool,
-    /// True to log more.
+    /// `true` if more is logged.
     pub verbose: bool,
-    /// True to check everything but mount nothing.
+    /// `true` if everything is checked, but nothing is mounted.
     pub fake: bool,
 }
 
-/// Mounts. Without `foreground` this returns when the mount answers, and another process serves it.
+/// Mounts the volume. Without `foreground`, the call returns when the mount answers, and another
+/// process serves the mount.
 ///
 /// # Errors
 ///
@@ -120,7 +122,7 @@ fn check_dir(dir: &Path) -> Result<PathBuf, ExitError> {
     }
 }
 
-/// Serves the mount in the process that stays, from opening the device to the last checkpoint.
+/// Serves the mount in this process, from opening the device to the last checkpoint.
 fn serve(
     request: &MountRequest,
     path: &Path,
@@ -129,7 +131,8 @@ fn serve(
 ) -> Result<(), ExitError> {
     unsafe_calls::limit_allocator();
     let _ = unsafe_calls::become_io_flusher();
-    // If the daemon is killed, dirty data of the kernel's cache is lost with it. Only root may set this.
+    // If the daemon is killed, dirty data of the kernel's cache is lost with it. Only root may set
+    // the value.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
     let opened = open_device(path, &request.options, pipe)?;
     let OpenedDevice { device, mut options, is_write_protected } = opened;
@@ -157,7 +160,7 @@ fn serve(
     }
     tracing::info!("{name}: transport {transport}: {reason}");
     warn_about(&volume, &name);
-    let no_thread = |error| ExitError::system(format_args!("no thread: {error}"));
+    let no_thread = |error| ExitError::system(format_args!("cannot start a thread: {error}"));
     own.unmount_on(signals)?;
     let background = Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone());
     let background = background.map_err(no_thread)?;
@@ -174,7 +177,7 @@ fn serve(
         number,
         is_over: is_over.clone(),
     });
-    // The mount answers only once this loop runs.
+    // The mount answers only once this thread runs.
     let own_while_serving = own.clone();
     let serve = move || serving.run(|error| own_while_serving.lose(error));
     let serving = std::thread::Builder::new().name("sfs-serve".into()).spawn(serve);
@@ -214,8 +217,8 @@ fn wait_for_answer(dir: &Path, own: &OwnMount) -> io::Result<u64> {
     if own.has(dev) { Ok(dev) } else { Err(ErrorKind::ConnectionAborted.into()) }
 }
 
-/// Waits until the mount has been served to its end. Returns its error if the mount has not answered (`answered`),
-/// was aborted or has lost requests.
+/// Waits until the mount has been served to its end. Returns the error of the session if the mount
+/// has not answered (`answered`), was aborted or has lost requests.
 fn join(
     serving: JoinHandle<io::Result<()>>,
     own: &OwnMount,
@@ -232,12 +235,12 @@ fn join(
     if answered.is_err() || is_aborted || own.is_lost() { Err(error) } else { Ok(()) }
 }
 
-/// Logs what the user should know of a volume that was just opened.
+/// Logs warnings about a volume that was just opened.
 fn warn_about(volume: &Volume, name: &str) {
     if let Some(version) = volume.upgraded_from() {
         tracing::warn!(
             "{name}: upgraded from format version {version} to {FORMAT_VERSION}: \
-             there is no way back to older programs"
+             older programs cannot use the volume any more"
         );
     }
     if !volume.remembered().is_empty() {
@@ -247,7 +250,8 @@ fn warn_about(volume: &Volume, name: &str) {
     }
 }
 
-/// Returns whether sync(2) reaches the volume: the kernel sends SYNCFS, and the transport knows it.
+/// Returns whether sync(2) reaches the volume: the kernel sends SYNCFS, and the transport supports
+/// it.
 fn hears_of_syncs(is_block_device: bool, transport: TransportChoice) -> bool {
     let is_kernel_mount = is_block_device && nix::unistd::geteuid().is_root();
     transport != TransportChoice::Fuser
@@ -259,11 +263,11 @@ fn close(volume: &Volume, name: &str) -> Result<(), ExitError> {
     volume.close().map_err(|error| {
         let failure = match volume.is_closed() {
             true => format!(
-                "{name}: {error}; what was still to be written there is lost, all else is on it; run \
-                 sfs-fsck"
+                "{name}: {error}; the data that was not yet written is lost, and all other data is \
+                 on the device; run sfs-fsck"
             ),
             false => format!(
-                "{name}: the last checkpoint failed: {error}; what was written last may be lost"
+                "{name}: the last checkpoint failed: {error}; the data written last may be lost"
             ),
         };
         tracing::error!("{failure}");
@@ -287,7 +291,7 @@ fn mount_and_open(
     let opened = transport.open(channel, shell, mount::threads(options));
     let serving = opened.map_err(|error| match error.kind() {
         ErrorKind::Unsupported => ExitError::mount(error),
-        _ => ExitError::mount(format_args!("the kernel does not agree about FUSE: {error}")),
+        _ => ExitError::mount(format_args!("cannot agree on FUSE with the kernel: {error}")),
     })?;
     Ok((unannounced, serving, own))
 }

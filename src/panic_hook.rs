@@ -13,8 +13,8 @@ pub(crate) fn end_the_process(device: String) {
         shown(info);
         let what = info.to_string().replace('\n', " ");
         tracing::error!(
-            "{device}: a defect in sfs: {what}; the mount has ended, and what was synced is on the \
-             volume: unmount, and mount again"
+            "{device}: a defect in sfs: {what}; the mount has ended, and synced data is on the volume; \
+             unmount, and mount again"
         );
         std::process::abort();
     }));

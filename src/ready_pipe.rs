@@ -23,7 +23,7 @@ const PROGRESS: u8 = 255;
 pub(crate) struct ReadyPipe {
     /// Pipe to the process that waits, if there is one.
     pipe: Option<File>,
-    /// Line of this process.
+    /// Line about the progress, for a sender without a waiting process.
     line: ProgressLine,
 }
 
@@ -38,7 +38,7 @@ impl ReadyPipe {
         Self { pipe: Some(pipe), line: ProgressLine::new() }
     }
 
-    /// Shows the user `text` about the progress. Valid before the report.
+    /// Shows the user `text` about the progress. Must be called before the report.
     pub(crate) fn report_progress(&mut self, text: &str) {
         match &mut self.pipe {
             Some(pipe) => {
@@ -69,7 +69,7 @@ impl ReadyPipe {
         }
     }
 
-    /// Reports a failure. Returns it if no process waits.
+    /// Reports a failure. Returns the failure if no process waits.
     pub(crate) fn report_failure(&mut self, failure: ExitError) -> Option<ExitError> {
         match self.pipe.take() {
             Some(mut pipe) => {
@@ -87,12 +87,12 @@ impl ReadyPipe {
 pub(crate) enum Detached {
     /// Process that the user started; the mount answers.
     Starter,
-    /// Process that stays.
+    /// Process that serves the mount.
     Daemon(ReadyPipe),
 }
 
-/// Forks. In the process that the user started it returns after the report of the other, with the reported error if
-/// there is one.
+/// Forks. In the process that the user started, the call returns after the report of the other
+/// process, with the reported error if there is one.
 pub(crate) fn detach() -> Result<Detached, ExitError> {
     let system = |error: &dyn std::fmt::Display| {
         ExitError::system(format_args!("cannot start the daemon: {error}"))
@@ -183,7 +183,8 @@ fn leave_terminal() {
 mod tests {
     use super::*;
 
-    /// Returns the outcome of a wait for what `send` sends, and whether a line about the progress was shown.
+    /// Returns the outcome of a wait for the messages of `send`, and whether a line about the
+    /// progress was shown.
     fn sent(send: impl FnOnce(&mut ReadyPipe)) -> (Result<(), ExitError>, bool) {
         let (from, to) = unistd::pipe().expect("a pipe");
         let mut pipe = ReadyPipe::to_starter(File::from(to));

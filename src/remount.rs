@@ -1,8 +1,8 @@
 //! `-o remount`: changing the options of a mount.
 //!
-//! The daemon is asked first whether it allows the change, then the kernel's mount is changed. After a change to
-//! read-only everything is on the device, and nothing is written to it until a change back or the unmount. Options
-//! of the daemon cannot be changed; they are refused by name.
+//! The daemon is asked first whether it allows the change, and then the kernel's mount is changed.
+//! After a change to read-only all data is on the device, and nothing is written to it until a
+//! change back or the unmount. Options of the daemon cannot be changed, and are refused by name.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -28,9 +28,9 @@ pub struct RemountRequest<'a> {
     pub dir: &'a Path,
     /// Comma list, with `remount` in it.
     pub options: &'a str,
-    /// True to skip unknown options.
+    /// `true` if unknown options are skipped.
     pub sloppy: bool,
-    /// True to check everything but change nothing.
+    /// `true` if everything is checked, but nothing is changed.
     pub fake: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct RemountRequest<'a> {
 ///
 /// # Errors
 ///
-/// [`ExitError`] with a line that names the mount and what prevents the change.
+/// [`ExitError`] with a line that names the mount and the obstacle.
 pub fn remount(request: &RemountRequest<'_>) -> Result<(), ExitError> {
     let mount = find(request)?;
     let list = if request.sloppy {
@@ -66,7 +66,7 @@ pub fn remount(request: &RemountRequest<'_>) -> Result<(), ExitError> {
     Ok(())
 }
 
-/// Finds the volume to remount, and checks that the caller may.
+/// Finds the volume to remount, and checks that the caller may remount it.
 fn find(request: &RemountRequest<'_>) -> Result<MountRecord, ExitError> {
     let shown = request.dir.display();
     let dir = request.dir.canonicalize().map_err(|error| {
@@ -98,7 +98,7 @@ fn connect(mount: &MountRecord) -> Result<ControlClient, ExitError> {
 
 fn refused(mount: &MountRecord, trouble: &ControlError) -> ExitError {
     ExitError::mount(format_args!(
-        "{}: cannot be remounted, {trouble}; unmount it and mount it again",
+        "{}: cannot be remounted: {trouble}; unmount it and mount it again",
         mount.dir.display()
     ))
 }
@@ -121,7 +121,7 @@ fn change(mount: &MountRecord, flags: MsFlags) -> Result<(), ExitError> {
         let dir = mount.dir.display();
         match error {
             Errno::EBUSY => ExitError::mount(format_args!(
-                "{dir}: files are open for writing; 'fuser -vm {dir}' shows by whom"
+                "{dir}: files are open for writing; 'fuser -vm {dir}' lists the processes"
             )),
             error => ExitError::mount(format_args!("{dir}: {}", error.desc())),
         }

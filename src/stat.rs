@@ -21,7 +21,8 @@ use crate::stat_report::VolumeReport;
 ///
 /// # Errors
 ///
-/// [`ExitError`] with a line that says what is at `path` instead, or why the daemon cannot be asked.
+/// [`ExitError`] with a line that states the kind of `path`, or the reason why the daemon cannot be
+/// asked.
 pub fn stat(path: &Path) -> Result<VolumeReport, ExitError> {
     let shown = path.display();
     let path = path.canonicalize().map_err(|error| {
@@ -49,7 +50,7 @@ fn of_mounted(mount: &MountRecord) -> Result<VolumeReport, ExitError> {
             Ok(VolumeReport { mount_point: Some(dir), read_only: mount.is_read_only(), ..*report })
         }
         Ok(ControlReply::Failed { status, line }) => Err(ExitError::with_status(status, line)),
-        Ok(_) => Err(ExitError::mount(format_args!("{shown}: its daemon answers something else"))),
+        Ok(_) => Err(ExitError::mount(format_args!("{shown}: its daemon sent an unknown reply"))),
         Err(trouble) => Err(ExitError::mount(format_args!("{shown}: {trouble}"))),
     }
 }
@@ -58,7 +59,7 @@ fn of_device(path: &Path) -> Result<VolumeReport, ExitError> {
     let device = FileDevice::open(path, Access::ReadOnly).map_err(|error| match error.kind {
         OpenErrorKind::Permission => ExitError::usage(&error),
         OpenErrorKind::Busy => ExitError::mount(format_args!(
-            "{error}; if SFS is mounted in another namespace, ask there"
+            "{error}; if SFS is mounted in another namespace, run sfs-ctl there"
         )),
         _ => ExitError::mount(&error),
     })?;

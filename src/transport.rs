@@ -1,8 +1,9 @@
 //! Transports of requests from the kernel and of replies to the kernel.
 //!
-//! The user chooses a transport ([`TransportChoice`]); by default io_uring is used where the kernel offers it, or else
-//! `/dev/fuse`. `native` serves both through the crate `sfs-fuse`, `fuser_adapter` serves `/dev/fuse` through the
-//! library fuser. The same shell gives the replies on every transport.
+//! The user chooses a transport ([`TransportChoice`]); by default io_uring is used where the kernel
+//! offers it, or else `/dev/fuse`. `native` serves both through the crate `sfs-fuse`, and
+//! `fuser_adapter` serves `/dev/fuse` through the library fuser. The same shell gives the replies
+//! on every transport.
 
 mod fuser_adapter;
 mod native;
@@ -104,16 +105,16 @@ impl Serving {
 }
 
 fn asked_for() -> String {
-    "asked for".into()
+    "chosen by --transport".into()
 }
 
 fn uring_refused(reason: &NoUring) -> io::Error {
     let remedy = match reason {
         NoUring::NotOffered => {
-            "it takes Linux 6.14, and 'echo Y > /sys/module/fuse/parameters/enable_uring' before \
-             mounting"
+            "io_uring needs Linux 6.14, and 'echo Y > /sys/module/fuse/parameters/enable_uring' \
+             before mounting"
         }
-        _ => "without '--transport uring' it goes through /dev/fuse",
+        _ => "without '--transport uring', the mount uses /dev/fuse",
     };
     io::Error::new(io::ErrorKind::Unsupported, format!("{reason}; {remedy}"))
 }

@@ -31,17 +31,17 @@ const WAIT_MAX: Duration = Duration::from_secs(300);
 pub struct UnmountRequest<'a> {
     /// Mount point or device.
     pub path: &'a Path,
-    /// True to print each step.
+    /// `true` if each step is printed.
     pub verbose: bool,
-    /// True to detach a mount that is in use, without waiting.
+    /// `true` if a mount in use is detached, without waiting.
     pub lazy: bool,
 }
 
-/// Unmounts a volume, and waits until everything is on its device.
+/// Unmounts a volume and, unless the unmount is lazy, waits until everything is on its device.
 ///
 /// # Errors
 ///
-/// [`ExitError`] with a line that says what failed or was lost.
+/// [`ExitError`] with a line that names the failure or the lost data.
 pub fn unmount(request: &UnmountRequest<'_>) -> Result<(), ExitError> {
     let say = |text: std::fmt::Arguments<'_>| {
         if request.verbose {
@@ -65,17 +65,20 @@ pub fn unmount(request: &UnmountRequest<'_>) -> Result<(), ExitError> {
         Ok(daemon) => lost = Some(wait_for_report(&daemon, &mount)?),
         Err(ControlError::Dead) if !mount.is_read_only() => {
             return Err(ExitError::mount(format_args!(
-                "{dir}: unmounted, but its daemon had died before; what was written last may be \
+                "{dir}: unmounted, but its daemon had died before; the data written last may be \
                  lost; the next mount of {device} rolls forward"
             )));
         }
-        Err(trouble) => say(format_args!("{dir}: waiting for {device} alone: {trouble}")),
+        Err(trouble) => {
+            say(format_args!("{dir}: waiting for the daemon to release {device}: {trouble}"));
+        }
     }
     wait_for_daemon(&mount)?;
     report_outcome(lost, &mount, say)
 }
 
-/// Prints or returns what became of the data, as far as the daemon has reported it.
+/// Prints the outcome of the unmount; returns an error if data was lost without a report to a
+/// program.
 fn report_outcome(
     lost: Option<LossReport>,
     mount: &MountRecord,
@@ -95,8 +98,8 @@ fn report_outcome(
     Ok(())
 }
 
-/// Returns an error if the filesystem of `mount`, which is unmounted, has other mount points, such as a bind mount: its
-/// daemon goes on, and the device must not be removed.
+/// Returns an error if the filesystem of `mount`, which is unmounted, has other mount points, such
+/// as a bind mount. In this case its daemon goes on, and the device must not be removed.
 fn refuse_to_wait_for_others(mount: &MountRecord) -> Result<(), ExitError> {
     let Ok(mounts) = mountinfo::mounts() else { return Ok(()) };
     let Some(other) = mounts.iter().find(|other| other.is_of_same_filesystem(mount)) else {
@@ -144,8 +147,8 @@ fn watch(mount: &MountRecord) -> Result<ControlClient, ControlError> {
     }
 }
 
-/// Waits for the daemon's report on its last checkpoint. Returns the data that was lost before, as the volume was
-/// full.
+/// Waits for the daemon's report on its last checkpoint. Returns the report of data that was lost
+/// before because the volume was full.
 fn wait_for_report(daemon: &ControlClient, mount: &MountRecord) -> Result<LossReport, ExitError> {
     let device = mount.source.display();
     let begun = Instant::now();
@@ -163,7 +166,7 @@ fn wait_for_report(daemon: &ControlClient, mount: &MountRecord) -> Result<LossRe
         }
         late if is_late(&late) => Err(too_long(mount)),
         _ => Err(ExitError::mount(format_args!(
-            "{device}: unmounted, but its daemon died before everything was on it; what was \
+            "{device}: unmounted, but its daemon died before everything was on it; the data \
              written last may be lost"
         ))),
     }
@@ -189,7 +192,7 @@ fn too_long(mount: &MountRecord) -> ExitError {
     ))
 }
 
-/// Waits until the daemon closes its device, which it does when everything is written.
+/// Waits until the daemon closes its device, after everything is written.
 fn wait_for_daemon(mount: &MountRecord) -> Result<(), ExitError> {
     let begun = Instant::now();
     let mut explained = false;

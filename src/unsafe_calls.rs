@@ -14,7 +14,7 @@ const PR_SET_IO_FLUSHER: libc::c_int = 57;
 pub(crate) enum ForkSide {
     /// Process that the user started.
     Parent,
-    /// Process that stays.
+    /// Process that stays as the daemon.
     Child,
 }
 
@@ -22,8 +22,8 @@ pub(crate) enum ForkSide {
 ///
 /// # Panics
 ///
-/// If this process has more than one thread: the child would have the locks of the others, but not the threads that
-/// release them.
+/// If this process has more than one thread: the child would have the locks of the other threads,
+/// but not the threads that release the locks.
 pub(crate) fn split() -> io::Result<ForkSide> {
     let threads = fs::read_dir("/proc/self/task")?.count();
     assert_eq!(threads, 1, "fork before threads");
@@ -37,12 +37,14 @@ pub(crate) fn split() -> io::Result<ForkSide> {
 /// Size in bytes from which on an allocation gets a mapping of its own.
 const MAPPED_LEN_MIN: libc::c_int = 128 << 10;
 
-/// Makes the allocator keep little beyond what is in use. Has to be called before there are threads.
+/// Makes the allocator keep little memory beyond the memory in use. Must be called before there are
+/// threads.
 ///
-/// One arena: with several, each keeps what its threads have freed, and reserves 64 MiB of addresses, which a limit of
-/// the address space counts. Large allocations, such as the nodes of a checkpoint and the bytes of a delta, always get
-/// a mapping of their own. By default glibc takes sizes up to 32 MiB from the arena once one of that size was freed,
-/// and the small allocations that follow keep the holes from being returned.
+/// There is one arena: each of several arenas would keep the memory that its threads have freed,
+/// and reserve 64 MiB of addresses, which a limit of the address space counts. Large allocations,
+/// such as the nodes of a checkpoint and the bytes of a delta, always get a mapping of their own.
+/// By default glibc takes sizes up to 32 MiB from the arena once an allocation of that size was
+/// freed, and later small allocations in the holes keep the holes from being returned.
 pub(crate) fn limit_allocator() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the calls take no pointer, and set numbers that are read when a thread allocates.
@@ -52,7 +54,8 @@ pub(crate) fn limit_allocator() {
     }
 }
 
-/// Returns the number of bytes that the allocator has free, those that it has returned to the system included.
+/// Returns the number of free bytes of the allocator, including the bytes that the allocator has
+/// returned to the system.
 pub(crate) fn free_memory_bytes() -> usize {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call takes no pointer, and locks the arena while it counts.
@@ -61,17 +64,17 @@ pub(crate) fn free_memory_bytes() -> usize {
     0
 }
 
-/// Returns the memory that the allocator has free to the system.
+/// Returns the free memory of the allocator to the system.
 pub(crate) fn return_free_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: the call takes no pointer, and locks the arena for as long as it changes it.
+    // SAFETY: the call takes no pointer, and locks the arena during the change.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// Marks this thread, and those that it starts, as one that serves write-back: the kernel must not reclaim memory
-/// for it by writing back through this filesystem.
+/// Marks this thread, and the threads that it starts, as serving write-back: the kernel must not
+/// reclaim memory for these threads by writing back through this filesystem.
 pub(crate) fn become_io_flusher() -> io::Result<()> {
     // SAFETY: no memory is passed.
     match unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } {

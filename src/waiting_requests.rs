@@ -1,7 +1,8 @@
 //! The kernel's count of requests that a FUSE daemon has not answered, from a mount of fusectl.
 //!
-//! Syncing a FUSE filesystem waits for the sync request, but not for data that the page cache writes back.
-//! [`WaitingRequests::wait_for_none`] waits for both. The mount of fusectl is private, and is gone with this value.
+//! Syncing a FUSE filesystem waits for the sync request, but not for data that the page cache
+//! writes back. [`WaitingRequests::wait_for_none`] waits for both. The mount of fusectl is private,
+//! and ends when [`WaitingRequests`] is dropped.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -27,7 +28,7 @@ const LEN_MAX: u64 = 32;
 /// Bits of the minor number in the kernel's form of a device number.
 const MINOR_BITS: u32 = 20;
 
-/// The kernel's count for one filesystem.
+/// The kernel's count of waiting requests of one filesystem.
 pub(crate) struct WaitingRequests {
     /// Private mount of fusectl.
     root: OwnedFd,
@@ -35,7 +36,7 @@ pub(crate) struct WaitingRequests {
 }
 
 impl WaitingRequests {
-    /// Opens the count of the filesystem with device number `number`. Only root may.
+    /// Opens the count of the filesystem with device number `number`. Requires root.
     pub(crate) fn of(number: DeviceNumber) -> Result<Self, ExitError> {
         let device = u64::from(number.major) << MINOR_BITS | u64::from(number.minor);
         let opened = open_fusectl().and_then(|root| {
@@ -57,7 +58,7 @@ impl WaitingRequests {
             if Instant::now() > end {
                 return Err(ExitError::mount(format_args!(
                     "{}: read-only now, but too busy to see whether everything has been written; \
-                     repeat it when less is read",
+                     repeat the remount when fewer reads are in progress",
                     dir.display()
                 )));
             }
@@ -74,7 +75,7 @@ impl WaitingRequests {
     }
 }
 
-/// Mounts fusectl privately, as it is not always mounted under /sys.
+/// Mounts fusectl privately, because fusectl is not always mounted under /sys.
 fn open_fusectl() -> io::Result<OwnedFd> {
     let filesystem = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&filesystem)?;

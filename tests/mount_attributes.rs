@@ -1,6 +1,6 @@
-//! Attributes of directories, as stat(2) shows them while other processes change the directories.
+//! Attributes of directories, as stat(2) shows them while other threads change the directories.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::fs;
@@ -16,11 +16,11 @@ use sfs_testkit::SeededRng;
 
 const DIRECTORIES: usize = 8;
 
-/// Processes that change directories, and processes that stat them.
+/// Number of threads that change directories, and of threads that stat the directories.
 const CHANGERS: usize = 3;
 const LOOKERS: usize = 2;
 
-/// Changes by each process in one round.
+/// Number of directories that each thread makes, moves and removes in one round.
 const CHANGES: usize = 3;
 
 const TIME: Duration = Duration::from_millis(1500);
@@ -41,7 +41,7 @@ fn mounted_directories_show_the_changes_of_other_processes() {
         rounds += 1;
         stale.extend(storm.stale());
     }
-    assert!(stale.is_empty(), "{} times in {rounds} rounds: {:#?}", stale.len(), stale[0]);
+    assert!(stale.is_empty(), "{} stale in {rounds} rounds: {:#?}", stale.len(), stale[0]);
     mount.unmount();
     volume.check();
 }
@@ -64,7 +64,7 @@ impl Storm {
         Self(dirs)
     }
 
-    /// Runs all processes at once until every change is made.
+    /// Runs all threads at once until every change is made.
     fn round(&self, seed: usize) {
         let begin = Barrier::new(CHANGERS + LOOKERS);
         let changing = AtomicUsize::new(CHANGERS);
@@ -89,7 +89,7 @@ impl Storm {
         });
     }
 
-    /// Makes, moves and removes directories whose names only this process uses.
+    /// Makes, moves and removes directories whose names only this thread uses.
     fn change(&self, no: usize, mut random: SeededRng) {
         for step in 0..CHANGES {
             let name = format!("{no}-{step}");
@@ -101,7 +101,7 @@ impl Storm {
         }
     }
 
-    /// Directories whose attributes in a listing differ from the actual ones, with both.
+    /// Returns the cached and the current attributes of each directory where the two differ.
     fn stale(&self) -> Vec<(Shown, Shown)> {
         let look =
             |dir: &PathBuf| (look(dir, AtFlags::empty()), look(dir, AtFlags::STATX_FORCE_SYNC));

@@ -3,7 +3,7 @@
 //!
 //! `sfs-mkfs` and `sfs-fsck` have the same tests in their own crates.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::fs::{self, File};
@@ -131,7 +131,7 @@ fn mounted_ext4_images_are_refused_by_name() {
     File::create(&path).and_then(|file| file.set_len(LEN as u64)).expect("an image");
     let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&path).status();
     if !made.is_ok_and(|status| status.success()) {
-        return eprintln!("skipped: mkfs.ext4 is not here");
+        return eprintln!("skipped: mkfs.ext4 is not installed");
     }
     let bytes = fs::read(&path).expect("the image");
     expect_refusal(&volume, &bytes, "not an SFS volume but ext2/ext3/ext4 filesystem");
@@ -370,7 +370,7 @@ fn mounted_images_are_not_mounted_through_a_loop_device() {
     let late = looped().expect("a loop device");
     let failure = sfs_mount(&late.device, &late.dir, "rw");
     expect_failure(&failure, MOUNT, &late.device, "is mounted at");
-    // The same question as sfs-mkfs and sfs-fsck ask.
+    // sfs-mkfs and sfs-fsck make the same check.
     let refusal =
         sfs_mkfs::refuse_in_use(&late.device).expect_err("the volume is mounted").to_string();
     assert!(refusal.contains("is mounted at"), "{refusal}");

@@ -1,7 +1,7 @@
-//! The control socket of a mount: its numbers, which users may read them, and clients that
-//! misbehave.
+//! The control socket of a mount: its numbers, the users who may read the numbers, and clients
+//! that misbehave.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::fs::{self, Permissions};
@@ -35,7 +35,7 @@ fn counter(numbers: &Value, name: &str) -> u64 {
     numbers["mount"]["counters"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {numbers}"))
 }
 
-/// Bytes that the kernel has written to a block device.
+/// Returns the number of bytes that the kernel has written to a block device.
 fn bytes_written(device: &Path) -> u64 {
     let name = device.file_name().expect("a device").to_str().expect("UTF-8");
     let stat = fs::read_to_string(format!("/sys/block/{name}/stat")).expect("a block device");
@@ -78,7 +78,7 @@ fn mounted_numbers_agree_with_the_kernels() {
             let kernels = bytes_written(&volume.device) - before;
             let ours = counter(&numbers(&volume.dir), "device_bytes_written");
             let is_quiet = bytes_written(&volume.device) - before == kernels;
-            assert!(!is_quiet || ours == kernels, "we say {ours}, the kernel {kernels}");
+            assert!(!is_quiet || ours == kernels, "SFS counts {ours} bytes, the kernel {kernels}");
             is_quiet
         });
     }
@@ -95,7 +95,8 @@ fn mounted_numbers_agree_with_the_kernels() {
     volume.check();
 }
 
-/// Returns the numbers without the times of locks, which every request changes; a debug build has them.
+/// Returns the numbers without the times of locks, which every request changes. Every debug build
+/// measures these times.
 fn without_locks(mut numbers: Value) -> Value {
     let locks = numbers.as_object_mut().and_then(|numbers| numbers.remove("locks"));
     let locks = locks.expect("the times of locks");
@@ -154,7 +155,7 @@ fn numbers_are_of_volumes() {
     let before = fs::read(&volume.device).expect("the image");
     let scratch = volume.scratch.path();
     assert!(sfs_ctl_stat(&volume.device, &[]).status.success());
-    assert!(fs::read(&volume.device).expect("the image") == before, "looking has changed it");
+    assert!(fs::read(&volume.device).expect("the image") == before, "the image has changed");
     expect_failure(&sfs_ctl_stat(&scratch.join("missing"), &[]), 1, "No such file");
     expect_failure(&sfs_ctl_stat(scratch, &["--json"]), 1, "not a mount point");
     expect_failure(&sfs_ctl_stat(Path::new("/proc"), &[]), 32, "not an SFS volume");
@@ -190,7 +191,7 @@ fn mounted_numbers_are_hidden_from_other_users() {
         command.arg("stat").arg(path).uid(NOBODY).gid(NOBODY).output().expect("the program runs")
     };
     for path in [&volume.dir, &volume.device] {
-        expect_failure(&ask(path), 32, "only root and who mounted it may ask");
+        expect_failure(&ask(path), 32, "only root and the user who mounted it may query it");
     }
     mount.unmount();
     // Another test's mount may have received the device number since, and its socket even the same
@@ -221,11 +222,11 @@ fn mounted_volumes_survive_bad_control_clients() {
     let mount = volume.mount("");
     let socket = socket_of(&mount);
     for nonsense in [&b"\n"[..], b"hello\n", b"\xff\x00\n", b"{\"rest\":1}\n", b"[[[[[[\n"] {
-        assert!(say(&socket, nonsense).contains("makes no sense"));
+        assert!(say(&socket, nonsense).contains("is unknown to this version"));
     }
     // The daemon closes the connection in the middle, which may cost the client the answer.
     let too_much = say(&socket, &vec![b'['; 1 << 20]);
-    assert!(too_much.is_empty() || too_much.contains("makes no sense"), "{too_much}");
+    assert!(too_much.is_empty() || too_much.contains("is unknown to this version"), "{too_much}");
     assert_eq!(say(&socket, b""), "");
     // A remount request is refused unless mount(8) has remounted before.
     assert!(say(&socket, b"\"rest\"\n").contains("is mounted for writing"));
@@ -238,8 +239,8 @@ fn mounted_volumes_survive_bad_control_clients() {
     let begun = Instant::now();
     fs::write(mount.dir.join("file"), SeededRng::new(2).bytes(1 << 20)).expect("writing");
     fs::File::open(mount.dir.join("file")).and_then(|file| file.sync_all()).expect("a sync");
-    assert!(begun.elapsed() < Duration::from_secs(4), "it took {:?}", begun.elapsed());
-    wait_until("the silent are sent away", || sfs_ctl_stat(&volume.dir, &[]).status.success());
+    assert!(begun.elapsed() < Duration::from_secs(4), "writing took {:?}", begun.elapsed());
+    wait_until("a slot is free again", || sfs_ctl_stat(&volume.dir, &[]).status.success());
     drop(silent);
     mount.unmount();
     volume.check();
@@ -275,7 +276,9 @@ fn mounted_numbers_are_shown_to_the_mounting_user_and_root() {
     }
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", AS_USER, "sh"]).arg(volume.scratch.path());
-    let Ok(output) = command.output() else { return eprintln!("skipped: unshare is not here") };
+    let Ok(output) = command.output() else {
+        return eprintln!("skipped: unshare is not installed");
+    };
     let (said, wrong) = (String::from_utf8_lossy(&output.stdout), stderr(&output));
     if ["unshare:", "mknod:", "mkdir:", "mount:", "setpriv"].iter().any(|no| wrong.contains(no)) {
         return eprintln!("skipped: {wrong}");

@@ -3,7 +3,7 @@
 
 #[path = "mount_direct/aio.rs"]
 mod aio;
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::fs::{self, File, OpenOptions};
@@ -19,13 +19,13 @@ use harness::{CACHES, TestVolume, can_mount};
 use sfs_device::{BLOCK_SIZE, Block};
 use sfs_testkit::SeededRng;
 
-/// Pages of a write.
+/// Number of pages of a write.
 const PAGES: usize = 160;
 
-/// Processes that read during all writes.
+/// Number of threads that read during all writes.
 const READERS: usize = 2;
 
-/// Time of each run. Stale pages of asynchronous I/O appear within fifty writes, most often.
+/// Time of each run. Stale pages of asynchronous I/O usually appear within fifty writes.
 const TIME: Duration = Duration::from_secs(1);
 
 #[test]
@@ -62,13 +62,14 @@ fn mounted_direct_writes_are_not_undone_by_stale_pages() {
     }
 }
 
-/// Counts of stale pages after some writes.
+/// Number of writes, and counts of stale pages after them.
 #[derive(Debug, Default)]
 struct StalePages {
     cycles: u64,
-    /// Pages that a buffered reader still found with their old content after the write.
+    /// Number of pages that a buffered reader still found with their old content after the write.
     stale: usize,
-    /// Pages among them that were old on the volume, too, after one byte of each had been written.
+    /// Number of these pages whose old content was on the volume, too, after one byte of each page
+    /// had been written.
     lost: usize,
 }
 

@@ -1,6 +1,6 @@
 //! Unmounts of all kinds, and the data on the device after them.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::fs::{self, File};
@@ -44,7 +44,7 @@ impl Small {
         Self(dir)
     }
 
-    /// Moves the image of `volume` to this filesystem.
+    /// Copies the image of `volume` to this filesystem, and makes `volume` use the copy.
     fn take(&self, volume: &mut TestVolume) {
         let image = self.0.join("image");
         let mut copy = Command::new("cp");
@@ -117,7 +117,7 @@ fn mounted_files_whose_data_is_lost_sync_with_eio() {
         assert_eq!(refusal(File::create(mount.dir.join("new"))), Some(libc::EROFS));
         let mode = fs::Permissions::from_mode(0o600);
         assert_eq!(refusal(synced.set_permissions(mode)), Some(libc::EROFS));
-        // The kernel's cache may accept what SFS refuses; that data is lost as well.
+        // The kernel's cache may accept data that SFS refuses; that data is lost as well.
         let written = synced.write_all_at(b"late", 0);
         assert!(matches!(refusal(written), None | Some(libc::EROFS)), "{options}");
         assert_eq!(refusal(synced.sync_all()), Some(libc::EIO), "{options}");
@@ -212,7 +212,7 @@ fn mounted_volumes_work_without_a_control_socket() {
         .args(["--mount", "sh", "-c", script, "sh", mount, unmount])
         .args([&volume.device, &volume.dir])
         .output();
-    let Ok(output) = output else { return eprintln!("skipped: unshare is not here") };
+    let Ok(output) = output else { return eprintln!("skipped: unshare is not installed") };
     let said = String::from_utf8_lossy(&output.stdout);
     if said.contains("skipped: ") || stderr(&output).contains("unshare") {
         return eprintln!("skipped: {said}{}", stderr(&output));
@@ -267,7 +267,7 @@ fn mounted_volumes_with_an_aborted_connection_are_unmounted() {
     fs::write(mount.dir.join("file"), "content").expect("writing");
     let number = minor(fs::metadata(&mount.dir).expect("the mount answers").dev());
     let abort = fs::write(connections.join(number.to_string()).join("abort"), "1");
-    unmount(&connections, UnmountFlags::DETACH).expect("the volume is mounted");
+    unmount(&connections, UnmountFlags::DETACH).expect("fusectl is mounted");
     abort.expect("root may abort the connection");
     mount.wait_for_end();
     volume.check();
@@ -428,7 +428,8 @@ fn mounted_volumes_of_a_dead_daemon_are_named_by_a_mount_and_removed() {
     volume.mount("").unmount();
 }
 
-/// umount(8) with `--force` aborts the connection: the daemon writes what it has and ends.
+/// umount(8) with `--force` aborts the connection: the daemon writes the data that it has received,
+/// and ends.
 #[test]
 fn mounted_volumes_unmounted_by_force_keep_what_the_daemon_has() {
     if !can_mount() {

@@ -1,7 +1,7 @@
 //! Damage that a mount meets: the error of the request, the record of the damage, and the effect of
 //! `errors=`.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::fs::{self, File};
@@ -82,16 +82,16 @@ fn damage_that_a_mount_met_is_shown_and_makes_fsck_check() {
     assert_eq!(seen["errors"][0]["first"]["at"], at);
     let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
     let secs = seen["errors"][0]["last"]["secs"].as_u64().expect("a time");
-    assert!((now - 60..=now).contains(&secs), "{secs}, and it is {now}");
+    assert!((now - 60..=now).contains(&secs), "error at {secs}, now {now}");
     assert!(text(&volume.dir).contains("wrong checksum of data"));
     fs::write(mount.dir.join("new"), b"the mount goes on").expect("writing");
     mount.unmount();
 
     let remembered = numbers(&volume.device);
-    assert_eq!(remembered["errors"], seen["errors"], "of the device itself");
+    assert_eq!(remembered["errors"], seen["errors"], "errors of the unmounted device");
     assert_eq!(remembered["on_error"], Value::Null);
     let device = device(&volume);
-    assert!(!is_unmounted(&*device).expect("a volume"), "fsck -a does not pass over it");
+    assert!(!is_unmounted(&*device).expect("a volume"), "fsck -a does not skip the volume");
     assert_eq!(preen(device.clone()).before.errors(), 0);
     assert!(!is_unmounted(&*device).expect("a volume"), "data was not read");
 
@@ -143,7 +143,8 @@ fn errors_panic_is_refused_with_a_reason() {
     assert!(said.contains("errors=panic: a filesystem in user space does not stop the machine"));
 }
 
-/// The kernel repeats a failed read page by page: each repetition was a line, with neither path nor remedy.
+/// Regression: the kernel repeats a failed read page by page, and each repetition logged a line
+/// without path and remedy.
 #[test]
 fn mounted_damage_is_logged_once_with_path_and_remedy() {
     if !can_mount() {

@@ -1,7 +1,7 @@
 //! A volume that runs full: every refusal is `ENOSPC`, no data is lost, and deleted space can be
 //! used again.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::fs::{self, File};
@@ -18,8 +18,8 @@ use sfs_testkit::{SeededRng, mount_table::is_mounted, wait_until};
 const SIZE: &str = "64M";
 const MIB: usize = 1 << 20;
 
-/// Rounds in which everything is overwritten in place: more writes than the volume has free
-/// segments for.
+/// Number of rounds in which everything is overwritten in place: more writes than the
+/// volume has free segments for.
 const ROUNDS: u64 = 3;
 
 fn content(index: u64, round: u64, len: usize) -> Vec<u8> {
@@ -69,7 +69,7 @@ fn mounted_full_volumes_return_enospc_and_lose_nothing() {
         let dir = &mount.dir;
         let count = fill(dir, 0, MIB);
         assert!((40..64).contains(&count), "{count} MiB of {SIZE}, {options}");
-        let end = fill(dir, count + 1, 8 << 10); // The one between them was cut.
+        let end = fill(dir, count + 1, 8 << 10); // The file between was cut.
         for index in 0..count {
             expect_content(dir, index, 0, MIB);
         }
@@ -107,7 +107,7 @@ fn give_back(dir: &Path, count: u64, options: &str) {
     let even = (0..count).step_by(2);
     let freed = even.clone().count() as u64 * MIB as u64;
     even.clone().for_each(|index| fs::remove_file(file(dir, index)).expect("deleting"));
-    wait_until("deleted space is there again", || free_bytes(dir) >= before + freed * 9 / 10);
+    wait_until("deleted space is free", || free_bytes(dir) >= before + freed * 9 / 10);
     // One file fewer fits: names and mappings need space, too.
     for index in even.take((count as usize / 2).saturating_sub(2)) {
         write(&file(dir, index), &content(index, 0, MIB))
@@ -155,9 +155,10 @@ const NEARLY_FULL: u64 = 4 << 20;
 /// Writes more than fits until write(2) fails; the result of close(2) is ignored. Returns the bytes
 /// that write(2) accepted.
 ///
-/// Data written after the first loss, until the kernel hears of it, comes on top of the data that fits and
-/// that the kernel holds. On a busy machine a writer that never pauses outruns the thread of the daemon that
-/// notifies the kernel, so each write to a full volume waits longer than the one before.
+/// The kernel accepts data until it learns of the first loss, in addition to the data that fits on
+/// the volume and in its cache. On a busy machine a writer that never pauses outruns the thread of
+/// the daemon that notifies the kernel, so each write to a full volume waits longer than the one
+/// before.
 fn overfill(path: &Path, bytes: &[u8]) -> usize {
     let mut file = File::create(path).expect("creating");
     let [mut pause, longest] = PAUSES;
@@ -174,7 +175,7 @@ fn overfill(path: &Path, bytes: &[u8]) -> usize {
         file.write_all(bytes).is_ok()
     };
     let written = (0..100).take_while(write).count();
-    assert!((48..72).contains(&written), "what fits, and what the kernel may hold: {written} MiB");
+    assert!((48..72).contains(&written), "write(2) accepted {written} MiB, not 48 to 71");
     written * bytes.len()
 }
 
@@ -228,13 +229,13 @@ fn mounted_full_volumes_accept_overwrites_but_no_new_blocks() {
     let error = file.sync_all().expect_err("half of the data does not fit");
     assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
     drop(file);
-    // By fsync(2), whose result the kernel does not report to SFS.
+    // fsync(2) reported the loss, but the kernel does not report its result to SFS.
     said_lost(&mount, UNTOLD).expect("a report of the lost data");
     mount.wait_for_end();
     volume.check();
     let mount = volume.mount("ro");
     let found = fs::read(&path).expect("reading");
-    assert!(found[..MIB / 2].iter().all(|byte| *byte == b'n'), "it was overwritten");
+    assert!(found[..MIB / 2].iter().all(|byte| *byte == b'n'), "the old blocks are overwritten");
     mount.unmount();
 }
 
@@ -249,7 +250,7 @@ fn mounted_files_in_use_delay_sigterm_without_loss() {
     opened.write_all(b"before, ").expect("writing");
     mount.signal(Signal::TERM);
     wait_until("the mount is gone from the tree", || !is_mounted(&mount.dir));
-    opened.write_all(b"after").expect("the daemon serves what is open");
+    opened.write_all(b"after").expect("the daemon serves open files");
     drop(opened);
     mount.wait_for_end();
     assert!(volume.check().unmounted);

@@ -1,6 +1,6 @@
 //! Volumes that are mounted a second time with an ID mapping.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::fs::{self, File};
@@ -51,9 +51,9 @@ impl Drop for Namespace {
 
 /// Calls mount_setattr(2): maps the owners of a detached mount by `namespace`.
 fn map_owners(tree: &OwnedFd, namespace: &File) -> io::Result<()> {
-    // MOUNT_ATTR_IDMAP is set, nothing is cleared, no propagation, the namespace.
+    // MOUNT_ATTR_IDMAP is set, no attribute is cleared, and the propagation stays.
     let attributes = [0x10_0000u64, 0, 0, namespace.as_raw_fd() as u64];
-    // SAFETY: both descriptors are open, and the structure has the size that the call is given.
+    // SAFETY: both descriptors are open, and the structure has the size that is passed.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -110,7 +110,7 @@ fn mounted_volumes_map_owners() {
         let second = volume.scratch.path().join("second");
         fs::create_dir(&second).expect("a directory");
         let whole = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-        move_mount(&tree, "", CWD, &second, whole).expect("the tree has a place");
+        move_mount(&tree, "", CWD, &second, whole).expect("the tree is attached");
 
         let seen = second.join("dir");
         assert_eq!(owners(&seen.join("file")), (SEEN, SEEN));

@@ -2,7 +2,7 @@
 //!
 //! `SFS_KILLS` is the number of kills (default 5); `SFS_SEED` repeats the choices of a run.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::env;
@@ -24,7 +24,7 @@ const BLOCK: usize = 4096;
 /// Size of the volume: small, so that the cleaner runs.
 const SIZE: &str = "64M";
 
-/// Files of each kind that one thread has.
+/// Number of files of each kind that one thread has.
 const FILES: usize = 4;
 const OVERWRITTEN_BLOCKS: u64 = 16;
 const RECORD_LEN: usize = 100;
@@ -137,7 +137,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Compares the files with the allowed versions; continues from the versions found.
+    /// Compares the files with the allowed versions, and truncates the appended file to its synced
+    /// records.
     fn verify(&mut self, root: &Path) {
         for index in 0..FILES {
             self.verify_replaced(root, index);
@@ -222,7 +223,7 @@ fn version_of(bytes: &[u8]) -> u64 {
 
 fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Memory of the daemon: the budgets of the options, and a fixed amount more, under every load.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 #[path = "mount_memory/mixed_load.rs"]
 mod mixed_load;
@@ -28,7 +28,7 @@ const BUDGET: u64 = 16 * MIB;
 /// looked up.
 const OVERHEAD: u64 = 64 * MIB;
 
-/// Allowance for the buffers of the io_uring threads, of which there are more.
+/// Additional allowance for io_uring, which has more threads with buffers.
 const RINGS: u64 = 16 * MIB;
 
 const LARGE_LEN: u64 = 256 * MIB;
@@ -70,9 +70,9 @@ type Work = (&'static str, fn(&Path));
 
 const WORK: [Work; 4] = [
     ("writing a large file", write_large),
-    ("reading it and overwriting parts", change_large),
+    ("overwriting parts of the large file and reading it", change_large),
     ("making many small files", make_small),
-    ("reading them", read_small),
+    ("reading the small files", read_small),
 ];
 
 fn large(dir: &Path) -> PathBuf {
@@ -140,10 +140,10 @@ fn read_past_the_cache(mut file: File, len: u64) {
     assert_eq!(seen, len);
 }
 
-/// Files that are made and deleted.
+/// Number of files that are made and deleted.
 const CYCLE_FILES: u64 = 16_000;
 
-/// Bound beside the budgets.
+/// Memory that is allowed in addition to the budgets.
 const BESIDE_BUDGETS: u64 = 32 * MIB;
 
 /// Regression: metadata that checkpoints had written stayed in memory.
@@ -172,10 +172,10 @@ fn creating_and_deleting_files_leaves_memory_within_the_budgets() {
     mount.unmount();
 }
 
-/// Bytes of the file that a daemon with little memory has to take.
+/// Size of the file that is written through a daemon with little memory.
 const MUCH: u64 = 96 * MIB;
 
-/// Writes more than the daemon may keep, and reads it back.
+/// Writes more data than the daemon may keep in memory, and reads the data back.
 fn write_and_read_much(dir: &Path) {
     let (path, piece) = (dir.join("much"), SeededRng::new(4).bytes(MIB as usize));
     let file = File::create(&path).expect("a new file");
@@ -185,7 +185,7 @@ fn write_and_read_much(dir: &Path) {
     file.sync_all().expect("syncing");
     fadvise(&file, 0, None, Advice::DontNeed).expect("advice");
     let read = fs::read(&path).expect("reading");
-    assert!(read.chunks(MIB as usize).all(|chunk| chunk == piece), "the content is another");
+    assert!(read.chunks(MIB as usize).all(|chunk| chunk == piece), "the content has changed");
 }
 
 /// Regression: the daemon ended when it could not map memory for data.
@@ -211,7 +211,7 @@ fn a_volume_works_with_a_limited_address_space() {
     }
 }
 
-/// A control group of this test with a limit of its memory; removed when dropped.
+/// A control group of this test with a memory limit, removed when dropped.
 struct ControlGroup(PathBuf);
 
 impl ControlGroup {
@@ -270,10 +270,10 @@ fn make_few_small(dir: &Path) {
     });
 }
 
-/// Files that the kernel may refer to with `cache=1M`.
+/// Number of files that the kernel may refer to with `cache=1M`.
 const REFERENCES_MAX: u64 = 4096;
 
-/// Returns the number of references that the kernel has, by `sfs-ctl stat`.
+/// Returns the number of references that the kernel holds, from `sfs-ctl stat`.
 fn references(mount: &Mount) -> u64 {
     let output = harness::sfs_ctl_stat(&mount.dir, &["--json"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -297,7 +297,7 @@ fn the_kernel_forgets_files_beyond_a_number_but_none_in_use() {
     fs::write(path(0), "in use").expect("a new file");
     let mut used = File::open(path(0)).expect("the file exists");
     (1..2 * REFERENCES_MAX).for_each(|index| drop(File::create(path(index)).expect("a new file")));
-    // The kernel was asked once a second at most: the next lookup asks again.
+    // The daemon asks the kernel at most once a second: the next lookup makes it ask again.
     let mut next = 2 * REFERENCES_MAX;
     sfs_testkit::wait_until("the kernel has forgotten files", || {
         drop(File::create(path(next)).expect("a new file"));
@@ -316,11 +316,12 @@ fn the_kernel_forgets_files_beyond_a_number_but_none_in_use() {
     volume.check();
 }
 
-/// Seconds of the mixed load if `SFS_MIXED_SECS` is not set, and those from which on the large load runs.
+/// Seconds of the mixed load if `SFS_MIXED_SECS` is not set, and seconds from which on the load is
+/// large.
 const MIXED_SECS: u64 = 8;
 const MIXED_SECS_LARGE: u64 = 60;
 
-/// Bytes for each file that the kernel refers to: the table grows by doubling.
+/// Bytes of memory for each file that the kernel refers to: the table grows by doubling.
 const REFERENCE_LEN: u64 = 128;
 
 /// Regression: large buffers came from the allocator's heap and left holes in it, cleaning and checkpoints took more
@@ -350,7 +351,7 @@ fn a_mixed_load_stays_within_the_budgets() {
     volume.check();
 }
 
-/// Files that are synced before the daemon gets no more memory, with a length for each.
+/// Lengths of the files that are synced before the daemon gets no more memory.
 const SYNCED_LENS: [usize; 4] = [0, 100, 5000, 300_000];
 
 /// A small allocation that fails ends the daemon. Synced data is there afterwards.
@@ -370,7 +371,7 @@ fn a_daemon_that_ends_without_memory_loses_nothing_synced() {
     let pid = mount.daemon.as_raw_nonzero().to_string();
     let limited = Command::new("prlimit").args(["--pid", &pid, "--as=1048576"]).status();
     assert!(limited.expect("prlimit runs").success());
-    // The names need nodes; the allocator has some memory left.
+    // Each new name needs memory for nodes, until the allocator has none left.
     let made = (0..).take_while(|index| {
         let made = File::create(mount.dir.join(format!("a name of some length, {index}")));
         made.is_ok() || mount.is_served()

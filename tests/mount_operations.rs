@@ -1,7 +1,7 @@
 //! Filesystem operations through the kernel. Their results are the same after an unmount, a check
 //! and another mount.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 #[path = "mount_operations/content.rs"]

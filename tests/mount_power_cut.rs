@@ -4,10 +4,10 @@
 //! `SFS_CUTS` is the number of cuts for each device and cache (default 2). `SFS_SEED` repeats the
 //! choices of a run, but not the scheduling of the load's threads.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 #[path = "mount_power_cut/cut.rs"]
 mod cut;
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 #[path = "mount_power_cut/load.rs"]
 mod load;
@@ -32,7 +32,7 @@ const SYNCS_MAX: u64 = 150;
 
 fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
 /// Returns the number of cuts and the generator of the choices, from the environment.
@@ -110,7 +110,7 @@ fn run(
             let before = loads.ledger();
             cut(random);
             let ledger = before.until(&loads.ledger());
-            println!("cut {number}, {cache}: {} syncs before it", ledger.acknowledged);
+            println!("cut {number}, {cache}: {} syncs before the cut", ledger.acknowledged);
             examine(to, cache, &ledger);
         }
     });

@@ -1,6 +1,6 @@
 //! `-o remount`, by `sfs-mount` and by mount(8), which finds `mount.sfs` by its name.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::fs::{self, File};
@@ -68,7 +68,7 @@ fn mounted_volumes_are_synced_before_they_become_read_only() {
             fs::read(&volume.device).expect("the device") == bytes,
             "the device was written to"
         );
-        // The remount has to write everything: the image is copied right after it.
+        // The remount has written everything: nothing is lost when the daemon is killed.
         mount.kill();
         mount.detach();
         let mount = volume.mount("ro");
@@ -201,7 +201,7 @@ fn mounted_volumes_are_remounted_and_unmounted_by_the_system() {
             .args(["--mount", "sh", "-c", HELPERS, "sh", mount, unmount])
             .args([volume.device.as_path(), volume.scratch.path()])
             .output();
-        let Ok(output) = output else { return eprintln!("skipped: unshare is not here") };
+        let Ok(output) = output else { return eprintln!("skipped: unshare is not installed") };
         let said = String::from_utf8_lossy(&output.stdout);
         if said.contains("skipped: ") || stderr(&output).contains("unshare:") {
             return eprintln!("skipped: {said}{}", stderr(&output));

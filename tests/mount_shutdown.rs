@@ -1,6 +1,6 @@
 //! The ioctl(2) that shuts a volume down: the image afterwards is as after a crash.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::fs::{self, File};
@@ -44,7 +44,7 @@ fn ask(path: &Path, flags: *const u32) -> io::Result<()> {
 fn can_be_asked() -> bool {
     let can = transport() != "fuser";
     if !can {
-        eprintln!("skipped: fuser does not say where an ioctl's argument is");
+        eprintln!("skipped: fuser does not pass the address of an ioctl's argument");
     }
     can_mount() && can
 }
@@ -71,7 +71,7 @@ fn shuts_down_in_time(flags: u32, is_flushed: bool) -> bool {
     File::open(&first).and_then(|file| file.sync_all()).expect("syncing");
     let writing = Instant::now();
     fs::write(&second, &content).expect("writing");
-    // Through a directory, as other tools do it, and through a file.
+    // The shutdown is issued through a directory, as other tools do, or through a file.
     let through = if flags == 0 { &mount.dir } else { &first };
     ask(through, &raw const flags).expect("the volume is shut down");
     let is_quick = writing.elapsed() < NO_PAUSE;
@@ -162,7 +162,7 @@ fn mounted_volumes_go_on_when_a_shutdown_is_refused() {
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{said}");
     }
-    fs::write(&file, b"other content").expect("the other volume goes on");
+    fs::write(&file, b"other content").expect("the volume goes on");
     mount.unmount();
     volume.check();
 }

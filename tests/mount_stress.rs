@@ -1,10 +1,10 @@
 //! Many threads run all operations at once on a mount, for `SFS_STRESS_SECS` seconds.
 //!
 //! Some processes are killed in the middle of their requests. Afterwards no request hangs, every
-//! thread has read what it wrote, and the daemon has as many descriptors as before and no inode
-//! that the kernel has forgotten. Threads share no file, only names in one directory.
+//! thread has read the data that it wrote, and the daemon has as many descriptors as before and no
+//! inode that the kernel has forgotten. Threads share no file, only names in one directory.
 
-#[expect(dead_code, reason = "other tests need the rest")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::env;
@@ -25,7 +25,7 @@ use sfs_testkit::{SeededRng, wait_until};
 
 const SIZE: &str = "512M";
 const THREADS: u64 = 64;
-/// Files of a thread.
+/// Number of files of a thread.
 const FILES: u64 = 8;
 /// Largest size of a file, in bytes.
 const LEN_MAX: usize = 200_000;
@@ -181,7 +181,7 @@ impl Worker<'_> {
                 break;
             }
         }
-        assert!(room[..len] == self.files[index], "{}: other content", path.display());
+        assert!(room[..len] == self.files[index], "{}: unexpected content", path.display());
     }
 
     fn cut(&mut self, index: usize, path: &Path) {
@@ -242,7 +242,7 @@ impl Worker<'_> {
         for index in 0..FILES as usize {
             self.read(index, &self.dir.join(format!("file-{index}")), 0);
         }
-        fs::remove_dir_all(&self.dir).expect("the directory of this load");
+        fs::remove_dir_all(&self.dir).expect("the directory of this thread");
     }
 }
 

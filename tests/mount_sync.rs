@@ -1,12 +1,13 @@
 //! Durability of syncfs(2) and of umount(2) on a block device: the power is cut right after either
-//! returns, and every write that was not flushed is lost.
+//! call returns, and every write that was not flushed is lost.
 //!
-//! `SFS_SYNC_WINDOW_MS` is the time after which the power is cut where the kernel does not tell of syncfs(2).
+//! `SFS_SYNC_WINDOW_MS` is the time after which the power is cut where the kernel does not forward
+//! syncfs(2).
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 #[path = "mount_power_cut/cut.rs"]
 mod cut;
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::fs::{self, File};
@@ -87,7 +88,7 @@ fn with_cuts(work: impl Fn(Mount, &mut dyn FnMut(u64))) {
     }
 }
 
-/// Does the same with the volume that `attach` makes of the recorded image.
+/// Runs `work` as [`with_cuts`] does, on the volume that `attach` makes of the recorded image.
 fn with_cuts_of(
     attach: impl Fn(TestVolume) -> Option<TestVolume>,
     work: impl Fn(Mount, &mut dyn FnMut(u64)),
@@ -105,14 +106,14 @@ fn with_cuts_of(
         });
         let dir = recorded.path.parent().expect("a directory").to_owned();
         drop((volume, recorded));
-        assert!(!is_mounted(&dir), "the device is mounted yet");
+        assert!(!is_mounted(&dir), "the device is still mounted");
     }
 }
 
-/// First kernel that tells the daemon of a mount on a block device of syncfs(2).
+/// First kernel that forwards syncfs(2) to the daemon of a mount on a block device.
 const SENT_SINCE: [u32; 2] = [6, 18];
 
-/// Returns whether the kernel tells of syncfs(2); prints the reason if not.
+/// Returns whether the kernel forwards syncfs(2) for a block device; prints the reason if not.
 fn kernel_sends_syncfs() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("the kernel's release");
     let numbers: Vec<u32> = release.split('.').map_while(|number| number.parse().ok()).collect();
@@ -144,8 +145,8 @@ fn mounted_files_are_durable_after_syncfs() {
 /// Milliseconds after syncfs(2) at which the power is cut if `SFS_SYNC_WINDOW_MS` is not set.
 const WINDOW_MS: u64 = 200;
 
-/// The kernel does not tell a mount of an image file of syncfs(2), and older kernels do not tell a mount of a block
-/// device: a commit follows the pause after it.
+/// The kernel does not forward syncfs(2) for a mount of an image file, and older kernels do not
+/// forward it for a mount of a block device. The daemon commits after a pause in writing.
 #[test]
 fn mounted_files_are_durable_soon_after_syncfs_that_is_not_sent() {
     if !can_mount() {

@@ -1,7 +1,7 @@
 //! Data that the kernel has accepted beyond the space of the volume: its bound, and the programs
 //! that are told of its loss.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 #[path = "mount_told/bound.rs"]

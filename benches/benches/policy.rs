@@ -58,7 +58,7 @@ fn victims(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("victim of 10,000 segments");
     let segments = segments();
     for name in VICTIM_POLICIES {
-        let policy = victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+        let policy = victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a known policy");
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 let worth = |entry: &UsageEntry| policy.score(entry, SEGMENT_BLOCKS, NOW);
@@ -69,15 +69,16 @@ fn victims(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Segments in which a block dies between two choices of a victim.
+/// Number of segments in which a block dies between two choices of a victim.
 const CHANGED_SEGMENTS: u32 = 256;
 
-/// The next victim of the default policy, while the time goes on and blocks die: by a tournament, and by a full scan.
+/// Measures the choice of the next victim by the default policy: by a tournament while time passes
+/// and blocks die, and by a full scan of segments that stay the same.
 fn victims_by_size(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("next victim");
     for count in [1 << 10, 1 << 14, 1 << 17] {
         let blocks = u64::from(count) * u64::from(SEGMENT_BLOCKS);
-        let new = || victim_policy("index", count, SEGMENT_BLOCKS, blocks).expect("a name");
+        let new = || victim_policy("index", count, SEGMENT_BLOCKS, blocks).expect("a known policy");
         let (mut policy, mut entries) = (new(), segments_of(count));
         let (mut tournament, mut now) = (Tournament::new(entries.len()), NOW);
         group.bench_function(format!("tournament of {count}"), |bencher| {
@@ -110,7 +111,7 @@ fn grouping_policies(criterion: &mut Criterion) {
     let segments = segments();
     for name in GROUPING_POLICIES {
         let mut policy: Box<dyn GroupingPolicy> =
-            grouping_policy(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+            grouping_policy(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a known policy");
         policy.begin(&segments, SEGMENT_BLOCKS, 0);
         let mut histories = vec![None; 4096];
         let mut write = 0u32;

@@ -1,4 +1,5 @@
-//! The load: one row of the benchmark on one mounted filesystem, with the same calls for each.
+//! The load: one row of the benchmark on one mounted filesystem, with the same calls for each
+//! filesystem.
 //!
 //! The row and the seed determine every call. A slow filesystem gets a prefix of the calls
 //! ([`Scale::time_max`]). Wall and CPU time of a row do not include its preparation.
@@ -80,27 +81,27 @@ pub enum Row {
     UnlinkParallel,
 }
 
-/// Number of calls of each row.
+/// Amount of work of the rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// Length of the file that is read and written, in bytes.
     pub file_len: u64,
-    /// Random writes through the page cache.
+    /// Number of random writes through the page cache.
     pub rand_writes: u64,
-    /// Random writes with fsync.
+    /// Number of random writes with fsync.
     pub rand_syncs: u64,
-    /// Random reads, over all threads.
+    /// Number of random reads, over all threads.
     pub rand_reads: u64,
-    /// Random reads, or writes, by an asynchronous interface.
+    /// Number of random reads, or writes, by an asynchronous interface.
     pub async_requests: u64,
-    /// Files in the directory of the metadata rows.
+    /// Number of files in the directory of the metadata rows.
     pub files: u64,
     /// Time after which a row stops, complete or not.
     pub time_max: Duration,
 }
 
 impl Scale {
-    /// For published numbers.
+    /// Scale of published numbers.
     pub const FULL: Self = Self {
         file_len: 256 << 20,
         rand_writes: 32_768,
@@ -110,7 +111,7 @@ impl Scale {
         files: 8_000,
         time_max: Duration::from_secs(12),
     };
-    /// For a quick look.
+    /// Scale of a quick look.
     pub const QUICK: Self = Self {
         file_len: 64 << 20,
         rand_writes: 8_192,
@@ -125,7 +126,7 @@ impl Scale {
 /// Work of a row: calls, and the bytes that they carried (0 for metadata).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RowWork {
-    /// Calls of the row's kind.
+    /// Number of calls of the row's kind.
     pub ops: u64,
     /// Payload of the calls, in bytes.
     pub bytes: u64,

@@ -40,7 +40,7 @@ pub fn serve(
     below: Option<&Path>,
 ) -> io::Result<()> {
     let cores = || thread::available_parallelism().map_or(2, usize::from);
-    // At least as many threads as sfs-mount starts; with fewer this would be no ceiling.
+    // At least as many threads as sfs-mount starts: with fewer, the result would be no ceiling.
     let threads = threads.unwrap_or_else(|| cores().clamp(2, 14) + 2);
     let mounted = dir.to_owned();
     if transport != Transport::Fuser {
@@ -50,7 +50,7 @@ pub fn serve(
         });
     }
     if below.is_some() {
-        return Err(io::Error::other("with fuser there is no device below"));
+        return Err(io::Error::other("--device needs --transport dev or uring"));
     }
     let mut config = Config::default();
     config.mount_options = vec![
@@ -63,18 +63,18 @@ pub fn serve(
     config.n_threads = Some(threads);
     config.clone_fd = true;
     let session = Session::new(filesystem::NullFs::new(writeback), dir, &config)?;
-    // A thread of its own: the session below has to answer its first stat.
+    // A separate thread, because the session below has to answer the stat in `tune`.
     thread::spawn(move || tune(&mounted));
     session.run()
 }
 
-/// Writes the settings if the process may: only root may.
+/// Writes the settings in [`BDI`], for which the process has to run as root.
 fn tune(dir: &Path) {
     let Ok(dev) = fs::metadata(dir).map(|meta| meta.dev()) else { return };
     let bdi = format!("/sys/class/bdi/{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
     for (name, value) in BDI {
         if let Err(error) = fs::write(format!("{bdi}/{name}"), value) {
-            eprintln!("nullfs: {bdi}/{name} stays as it is: {error}");
+            eprintln!("nullfs: {bdi}/{name} is not changed: {error}");
         }
     }
 }

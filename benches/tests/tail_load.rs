@@ -1,4 +1,5 @@
-//! The program `tail-load` on an ordinary directory: all loads in small, and failures in one line.
+//! The program `tail-load` on an ordinary directory: all loads at a small scale, and failures in
+//! one line.
 
 use std::{
     path::Path,
@@ -85,7 +86,7 @@ fn overwrites_need_the_file_that_fill_makes() {
     let arrived = outcome(dir, &["arrivals", "--requests", "20", "--rate", "1000"]);
     assert_eq!(count(&arrived, "write and fsync"), 20);
     let refusal = ["arrivals", "--requests", "20", "--rate", "0"];
-    expect_refusal(dir, &refusal, "--rate 0: not above zero");
+    expect_refusal(dir, &refusal, "--rate 0: must be above zero");
 }
 
 /// Expects a failure with one line on standard error, which contains `message`.

@@ -6,20 +6,21 @@ use std::time::Duration;
 
 use crate::kernel_release;
 
-/// Smallest bound, in bytes. With less the kernel writes back in requests that are too short.
+/// Smallest bound, in bytes. With a smaller bound, the kernel writes back in requests that are too
+/// short.
 pub(super) const BOUND_MIN: u64 = 4 << 20;
 
 /// Largest bound, in bytes. This size absorbs a burst, and close(2) still returns within a second or two on a slow card.
 pub(super) const BOUND_MAX: u64 = 256 << 20;
 
-/// Divisor of the free space: the bound is one part of this many.
+/// Divisor of the free space; the quotient is the bound.
 const FREE_SHARE: u64 = 4;
 
 /// Time after which the bound is set again. The kernel stores it as a share of its dirty threshold, which changes.
 const BOUND_TIME: Duration = Duration::from_secs(3);
 
-/// First kernel that grants the bound to an idle mount. Older ones reduce it to almost nothing for a mount that has
-/// written nothing for a while.
+/// First kernel that grants the bound to an idle mount. Older kernels reduce the bound to almost
+/// nothing for a mount that has written nothing for a while.
 const FAIR_SINCE: (u32, u32) = (6, 14);
 
 /// Returns the bound for a volume with `free` free bytes.
@@ -27,7 +28,8 @@ pub(super) fn bound(free: u64) -> u64 {
     (free / FREE_SHARE).clamp(BOUND_MIN, BOUND_MAX)
 }
 
-/// Returns the number of bytes after whose writing the free space could be half of `free`.
+/// Returns the number of written bytes after which the bound is checked again: a quarter of `free`,
+/// but at least 1 MiB.
 pub(super) fn check_after(free: u64) -> u64 {
     (free / 4).max(BOUND_MIN / 4)
 }
@@ -38,8 +40,8 @@ pub(super) fn assumed(memory: u64) -> u64 {
     memory / 5 / 100
 }
 
-/// Returns whether the bound is due to be set with `free` free bytes, if there were `before` when it was last set,
-/// `ago`.
+/// Returns whether the bound has to be set again with `free` free bytes. The bound was last set
+/// `ago`, with `before` free bytes.
 pub(super) fn is_due(free: u64, before: u64, ago: Duration) -> bool {
     ago >= BOUND_TIME || free <= before / 2 || free / 2 >= before && free > before
 }

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::dirty_bound;
 
-/// Upper bound on the digits of a number in these files.
+/// Maximum number of bytes that are read from a file.
 const LEN_MAX: u64 = 32;
 
 /// Open directory of a backing device.
@@ -39,8 +39,9 @@ impl BdiFiles {
         }
     }
 
-    /// Sets the bound to `bytes`, or the largest half, quarter, ... of it that the kernel accepts; it accepts at
-    /// most half of the memory that may be dirty. With `needs_min_bound` the smallest bound is set as well.
+    /// Sets the bound to `bytes`, or to half, a quarter, ... of `bytes` until the kernel accepts
+    /// it. The kernel accepts at most half of the memory that may be dirty. With `needs_min_bound`,
+    /// the smallest bound is set as well.
     pub(super) fn set_dirty_max(&self, bytes: u64, needs_min_bound: bool) -> io::Result<()> {
         let mut wanted = bytes;
         loop {

@@ -1,4 +1,4 @@
-//! `sfs-ctl`: looks into a volume.
+//! `sfs-ctl`: shows the state of a volume.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use sfs::{ExitError, stat};
 
 #[derive(Parser)]
 #[command(name = "sfs-ctl", version, disable_version_flag = true)]
-/// Looks into an SFS volume.
+/// Shows the state of an SFS volume.
 struct Arguments {
     #[command(subcommand)]
     command: CtlCommand,
@@ -19,8 +19,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum CtlCommand {
-    /// Prints how full a volume is, whether it is sound, and what was written to it. Root may ask for
-    /// every mount, others for their own
+    /// Prints the space of a volume, its recorded errors, and the written bytes. Root may query
+    /// every mount, other users only their own mounts
     Stat {
         /// Mount point, block device or image file of the volume
         path: PathBuf,

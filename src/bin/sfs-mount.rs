@@ -15,32 +15,31 @@ use sfs::transport;
 const OPTIONS: &str = "\
 Mount options:
   ro, rw, nosuid, nodev, noexec, nosymfollow, noatime
-                        as for every filesystem; reading changes no times; only root can say
+                        as for every filesystem; reading never changes times; only root can use
                         nosymfollow
-  sync, dirsync         make every operation, or every one on names, durable before it returns
+  sync, dirsync         make every operation, or every operation on names, durable before it returns
   write_buffer=SIZE     memory for data that waits to be written (64M, less where
                         memory is short)
   cache=SIZE            memory for metadata (128M, less where memory is short)
   commit=SECONDS        longest time that written data waits (5)
   checkpoint=SECONDS    longest time between checkpoints (30)
   policy=NAME           which blocks are written together: sfs, sfs-fast12, sepbit, none, ... (sfs)
-  groups=N              most groups of the policy, where they can be chosen (8 for sfs)
-  victim=NAME           which segment is cleaned first (what goes with the policy)
-  remainder=pure|mixed  what does not fill a segment goes to its own group, or all to one (pure)
-  cleaning=yielding|eager  clean in the background when nothing else is asked for, or at once
-                        (yielding)
-  discard, nodiscard    tell the device what holds nothing any more, or do not (discard)
-  errors=continue|remount-ro  when damage is met, go on, or write nothing any more (continue)
-  writeback=on|off      let the kernel gather writes before SFS sees them (on); off, also said
-                        nowriteback: a full volume is told at write(2), and holes are reported
-  async_dio=auto|on|off  let libaio and io_uring have several direct requests under way (auto: from
+  groups=N              maximum number of groups, if the policy lets the user choose it (8 for sfs)
+  victim=NAME           which segment is cleaned first (the default of the policy)
+  remainder=pure|mixed  blocks that do not fill a segment go to their own group, or all to one group
+                        (pure)
+  cleaning=yielding|eager  clean in the background between requests, or at once (yielding)
+  discard, nodiscard    discard unused segments on the device, or do not (discard)
+  errors=continue|remount-ro  after damage is found, continue, or stop all writes (continue)
+  writeback=on|off      let the kernel gather writes before SFS sees them (on); off, also written as
+                        nowriteback: write(2) fails on a full volume, and holes are reported
+  async_dio=auto|on|off  let libaio and io_uring have several direct requests in flight (auto: from
                         Linux 7.3 on); with an older kernel, on may lose direct writes to a file
                         that is also read through the page cache
   threads=N             threads that serve requests, 1..64 (one for each core, two to 14, and two;
                         with io_uring twice as many)
-  allow_other           let other users in, where an ordinary user mounts
-  remount               change ro, rw, suid, dev, exec and symfollow of what is mounted; only root
-                        can";
+  allow_other           let other users access the mount of an ordinary user
+  remount               change ro, rw, suid, dev, exec and symfollow of a mount; only root can";
 
 #[derive(Parser)]
 #[command(name = "sfs-mount", version, disable_version_flag = true, after_help = OPTIONS)]
@@ -48,25 +47,25 @@ Mount options:
 struct Arguments {
     /// The block device or image file
     device: PathBuf,
-    /// The directory to mount it on; alone, it can be remounted
+    /// The mount point; a remount needs only this argument
     dir: Option<PathBuf>,
     /// Mount options, separated by commas; listed below
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
-    /// Transport of requests from the kernel: auto, uring (io_uring), dev (/dev/fuse), or fuser (the
-    /// same through a library, which syncfs(2) does not reach)
+    /// Transport of requests from the kernel: auto, uring (io_uring), dev (/dev/fuse), or fuser
+    /// (/dev/fuse through a library, without syncfs(2))
     #[arg(long, value_name = "TRANSPORT", default_value = "auto", hide_possible_values = true)]
     transport: transport::TransportChoice,
     /// Stay in the foreground, and log to the terminal
     #[arg(long)]
     foreground: bool,
-    /// Say more
+    /// Log more
     #[arg(short, long)]
     verbose: bool,
-    /// Do everything but mount
+    /// Check everything, but do not mount
     #[arg(short, long)]
     fake: bool,
-    /// Pass over unknown mount options
+    /// Ignore unknown mount options
     #[arg(short, long)]
     sloppy: bool,
     #[command(flatten)]
@@ -99,7 +98,7 @@ fn mount(arguments: Arguments) -> Result<(), ExitError> {
     let Some(dir) = arguments.dir else {
         let device = arguments.device.display();
         return Err(ExitError::usage(format_args!(
-            "{device}: <DIR>, the directory to mount it on, is missing"
+            "{device}: the mount point <DIR> is missing; see --help"
         )));
     };
     mount_session::run(&MountRequest {

@@ -1,4 +1,4 @@
-//! `sfs-umount`: unmounts a volume and waits until everything is on its device.
+//! `sfs-umount`: unmounts a volume and waits until all data is on its device.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,16 +9,16 @@ use sfs::unmount::{self, UnmountRequest};
 
 #[derive(Parser)]
 #[command(name = "sfs-umount", version, disable_version_flag = true)]
-/// Unmounts an SFS volume. Returns when everything is on the device; fails if it is not, with 64 if all is well but
-/// data that did not fit was lost and no program has been told
+/// Unmounts an SFS volume. Returns when all data is on the device. The exit status is 64 if the
+/// unmount succeeded, but data was lost without a report to a program
 struct Arguments {
     /// Mount point, block device or image file of the volume
     #[arg(value_name = "DIR|DEVICE")]
     path: PathBuf,
-    /// Say what is done
+    /// Print each step
     #[arg(short, long)]
     verbose: bool,
-    /// Take the mount out of the tree though it is in use, and do not wait
+    /// Detach the mount although it is in use, and do not wait
     #[arg(short, long)]
     lazy: bool,
     #[command(flatten)]

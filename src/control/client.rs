@@ -1,7 +1,8 @@
 //! The client's end of the control socket.
 //!
-//! [`ControlClient::connect`] finds the socket of a mount and checks that the mount's owner serves it. Every wait
-//! has a deadline. The mount itself is not touched, as it may not answer.
+//! [`ControlClient::connect`] finds the socket of a mount and checks that the mount's owner serves
+//! it. Every wait has a deadline. The client does not access the mount itself, which may not
+//! answer.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,7 +18,7 @@ use sfs_system::mountinfo::MountRecord;
 use super::messages::{ControlReply, ControlRequest};
 use super::{json_line, socket_path};
 
-/// Longest reply, in bytes; an ordinary one has a few KiB.
+/// Maximum length of a reply, in bytes; an ordinary reply has a few KiB.
 const REPLY_LEN_MAX: usize = 1 << 20;
 
 /// Longest wait for a reply that needs no work.
@@ -27,18 +28,18 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
     /// There is no socket: the daemon could not make one, or uses another runtime directory.
-    #[error("no control socket of its daemon is to be found; the log of the mount says why")]
+    #[error("no control socket of its daemon was found; see the log of the mount")]
     Absent,
-    /// A socket is there and no process listens: the daemon has died.
+    /// The socket exists and no process listens: the daemon has died.
     #[error("its daemon has died; unmount it and mount it again")]
     Dead,
     /// The socket belongs to another user.
-    #[error("only root and who mounted it may ask")]
+    #[error("permission denied: only root and the user who mounted it may query it")]
     Forbidden,
     /// The process that listens does not belong to the mount's owner.
     #[error("another user's process answers in place of its daemon")]
     WrongOwner,
-    /// The daemon does not answer, or ends while it does.
+    /// The daemon does not answer, or ends before the answer is complete.
     #[error("its daemon does not answer: {0}")]
     Silent(io::Error),
     /// The daemon's reply cannot be decoded: the daemon is of another version.
@@ -81,8 +82,8 @@ impl ControlClient {
         matches!(Self::connect(mount), Err(ControlError::Dead))
     }
 
-    /// Checks the user of the process that listens. A user could have put a link to another program's socket in
-    /// place of the own one, for root to connect to.
+    /// Checks the user of the process that listens. Otherwise a user could replace the socket by a
+    /// link to another program's socket, and root would connect to that program.
     fn of_owner(stream: UnixStream, owner: u32) -> Result<Self, ControlError> {
         let peer = getsockopt(&stream, PeerCredentials).map_err(io::Error::from)?;
         if peer.uid() == owner { Ok(Self(stream)) } else { Err(ControlError::WrongOwner) }
@@ -145,7 +146,8 @@ mod tests {
         let trouble = |path| ControlError::from(reach(path).map(drop).expect_err("no listener"));
         assert!(matches!(trouble(&path), ControlError::Absent));
         let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
-        // The kernel queues only so many connections that the listener has not accepted.
+        // The kernel queues only a limited number of connections that the listener has not
+        // accepted.
         let waiting: Vec<_> = (0..5000).map_while(|_| reach(&path).ok()).collect();
         assert!(!waiting.is_empty());
         assert!(matches!(trouble(&path), ControlError::Silent(_)));

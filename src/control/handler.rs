@@ -1,8 +1,8 @@
 //! The daemon's answers to requests at its control socket.
 //!
-//! A client cannot write to the volume once the last checkpoint has begun: [`ControlHandler::is_over`] is
-//! locked while a client's request writes. The kernel's mount is never changed here; `sfs-mount -o remount`
-//! does that.
+//! A client cannot write to the volume once the last checkpoint has begun:
+//! [`ControlHandler::is_over`] is locked while a client's request writes. The kernel's mount is
+//! never changed here, but by `sfs-mount -o remount`.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) struct ControlHandler {
     /// Path of the device.
     pub(crate) device: String,
     pub(crate) number: DeviceNumber,
-    /// True once the last checkpoint has begun. Locked while the volume is written for a client.
+    /// `true` once the last checkpoint has begun. Locked while the volume is written for a client.
     pub(crate) is_over: Arc<Mutex<bool>>,
 }
 
@@ -100,7 +100,7 @@ impl ControlHandler {
         if self.waker.is_resting() {
             return Ok(());
         }
-        Err(ExitError::mount(format_args!("{device}: something was written meanwhile; try again")))
+        Err(ExitError::mount(format_args!("{device}: was changed meanwhile; try again")))
     }
 
     fn write_all(&self) -> Result<(), ExitError> {
@@ -111,7 +111,7 @@ impl ControlHandler {
         }
         self.volume.sync_all().map_err(|error| match error {
             Error::Stopped => ExitError::mount(format_args!(
-                "{device}: is read-only since a write failed, or it was shut down; see the log, and run \
+                "{device}: is read-only after a failed write or a shutdown; see the log, and run \
                  sfs-fsck"
             )),
             error => ExitError::mount(format_args!("{device}: {error}")),

@@ -62,7 +62,7 @@ pub(super) fn receive<T: DeserializeOwned>(
     }
 }
 
-/// Returns the time until `end`; an error if there is none, as a socket takes no timeout of zero.
+/// Returns the time until `end`; an error if no time is left, as a socket takes no timeout of zero.
 fn left(end: Instant) -> io::Result<Duration> {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }

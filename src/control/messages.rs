@@ -35,8 +35,8 @@ pub(crate) enum ControlReply {
     Resting,
     /// Second reply to [`ControlRequest::Watch`]: everything is on the device.
     Written,
-    /// Second reply to [`ControlRequest::Watch`]: this many bytes of the kernel's cache did not fit, everything
-    /// else is on the device.
+    /// Second reply to [`ControlRequest::Watch`]: this many bytes of the kernel's cache did not
+    /// fit, and all other data is on the device.
     #[serde(rename = "written_but")]
     WrittenExcept(u64),
     /// Second reply to [`ControlRequest::Watch`]: like [`ControlReply::WrittenExcept`], and some of the loss was

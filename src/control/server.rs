@@ -23,7 +23,7 @@ use super::socket_path::{self, BoundSocket};
 use crate::exit_error::ExitError;
 use crate::fuse::LossReport;
 
-/// Longest request, in bytes; one with every option is much shorter.
+/// Maximum length of a request, in bytes; a request with every option is much shorter.
 const REQUEST_LEN_MAX: usize = 16 << 10;
 
 /// Time for a client to send its request, and to take the reply.
@@ -53,7 +53,7 @@ pub(crate) struct ControlServer {
 struct ServerState {
     handler: Box<dyn HandleRequest>,
     clients: AtomicUsize,
-    /// Clients that watch for the end; `None` once it was reported.
+    /// Clients that watch for the end; `None` once the end was reported.
     watchers: Mutex<Option<Vec<UnixStream>>>,
 }
 
@@ -127,7 +127,7 @@ fn serve(client: UnixStream, shared: &ServerState) -> io::Result<()> {
         Ok(ControlRequest::Watch) => return watch(client, shared),
         Ok(request) => shared.handler.handle(request),
         Err(error) if error.kind() == ErrorKind::InvalidData => {
-            ExitError::usage("the request makes no sense to this version of sfs").into()
+            ExitError::usage("the request is unknown to this version of sfs").into()
         }
         Err(_) => return request.map(drop),
     };

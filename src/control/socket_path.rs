@@ -29,7 +29,7 @@ const OTHERS: u32 = 0o077;
 /// Permission bits with which others could put files into a directory.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Permission bit of a directory in which users can remove or rename only what is their own.
+/// Permission bit of a directory in which users can remove or rename only their own files.
 const STICKY: u32 = 0o1000;
 
 /// Returns the directories that the sockets of `owner` may be in, the preferred one first.
@@ -83,7 +83,7 @@ fn prepare(directory: &Path) -> io::Result<()> {
     let is_shared = parent.mode() & OTHERS_WRITE != 0 && parent.mode() & STICKY == 0;
     let is_safe = [0, user].contains(&parent.uid()) && !is_shared;
     if !is_safe {
-        return Err(refused(directory, "others can write to the directory above"));
+        return Err(refused(directory, "other users can write to the parent directory"));
     }
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
@@ -91,7 +91,7 @@ fn prepare(directory: &Path) -> io::Result<()> {
     }
     let made = fs::symlink_metadata(directory)?;
     if !made.is_dir() || made.uid() != user || made.mode() & OTHERS != 0 {
-        return Err(refused(directory, "not a directory of this user alone"));
+        return Err(refused(directory, "not a directory that only this user can access"));
     }
     Ok(())
 }
@@ -117,7 +117,7 @@ fn bind(path: PathBuf) -> io::Result<(UnixListener, BoundSocket)> {
 
 impl Drop for BoundSocket {
     fn drop(&mut self) {
-        // The mount has ended before, and a new mount may have its device number by now.
+        // The mount has ended already, and a new mount may have its device number by now.
         let identity = |file: Metadata| (file.dev(), file.ino());
         let there = fs::symlink_metadata(&self.path).map(identity);
         if there.ok() == self.file.metadata().map(identity).ok() {

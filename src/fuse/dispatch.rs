@@ -1,8 +1,8 @@
 //! The table from the operations of the protocol to the methods of the shell, and the features that the shell
 //! wants.
 //!
-//! [`FuseShell::answer`] serves every operation. Operations that it refuses with ENOSYS the kernel does itself, or
-//! does not ask for again.
+//! [`FuseShell::answer`] serves every operation. The kernel itself does the operations that are
+//! refused with ENOSYS, or does not request them again.
 
 use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply};
 
@@ -15,15 +15,16 @@ use crate::kernel_release;
 /// Largest write request, in bytes.
 pub(crate) const WRITE_MAX: u32 = 1 << 20;
 
-/// Returns the largest number of background requests that the kernel sends before replies, for a number of serving
-/// threads. Two for each thread keep all of them busy. More would only wait in the daemon's queue, before the reads of
-/// other programs: with 64, a read beside a stream of writes waits ten times as long.
+/// Returns the largest number of background requests that the kernel sends before replies, for a
+/// number of serving threads. Two requests for each thread keep all threads busy. More requests
+/// would only wait in the daemon's queue, before the reads of other programs: with 64, a read
+/// beside a stream of writes waits ten times as long.
 pub(crate) fn background_max(threads: usize) -> u16 {
     u16::try_from(2 * threads).unwrap_or(u16::MAX)
 }
 
 impl FuseShell {
-    /// Features of the protocol that the shell wants.
+    /// Returns the features of the protocol that the shell wants.
     pub(crate) fn features_wanted(&self) -> InitFlags {
         let mut flags = InitFlags::ASYNC_READ
             | InitFlags::BIG_WRITES
@@ -50,7 +51,7 @@ impl FuseShell {
             && free_space::is_coherent(&release);
     }
 
-    /// Serves `request`. Data that is read may be put into `room`, if it is not empty.
+    /// Serves `request`. The data of a read may be put into `room`, if `room` is not empty.
     pub(crate) fn answer(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
         let node = request.node;
         match self.serve(request, room) {

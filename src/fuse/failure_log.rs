@@ -19,7 +19,8 @@ use super::inode_paths;
 /// Time for which a failure is not logged again.
 const REPEATED_AFTER: Duration = Duration::from_secs(600);
 
-/// Failures that are remembered. Beyond them some may be logged again.
+/// Maximum number of remembered failures. At the maximum all are forgotten, and may be logged
+/// again.
 const REMEMBERED_MAX: usize = 1024;
 
 /// Log of failures of one mount.
@@ -92,7 +93,7 @@ impl FailureLog {
         true
     }
 
-    /// Starts the thread that finds paths and logs. Without it the lines have no path.
+    /// Starts the thread that finds paths and logs. Without the thread, the lines have no path.
     fn start(&self) -> LogThread {
         let (sender, receiver) = unbounded::<LoggedFailure>();
         let (volume, device) = (self.volume.clone(), self.device.clone());
@@ -114,7 +115,7 @@ impl FailureLog {
                  all such files"
             ),
             Error::Device(_) => {
-                format!("copy what matters to another device, and replace {device}")
+                format!("copy important files to another device, and replace {device}")
             }
             _ => format!("unmount, and run 'sfs-fsck -n {device}'"),
         }

@@ -18,8 +18,8 @@ use super::fuse_shell::{FuseShell, caller};
 use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 use crate::mount_options::SyncPolicy;
 
-/// Small files that a free block holds, about: the items of each take some 250 bytes. Only free space limits
-/// the number of files.
+/// Approximate number of small files that fit into a free block: the items of a small file take
+/// about 250 bytes. Only free space limits the number of files.
 const FILES_PER_BLOCK: u64 = 16;
 
 impl FuseShell {
@@ -46,8 +46,9 @@ impl FuseShell {
     /// Opens file `ino`. If free space is short, writes to a new or emptied file bypass the kernel's cache.
     pub(super) fn opened(&self, ino: u64, open_flags: u32, is_new: bool) -> OpenReply {
         let mut flags = OpenReplyFlags::KEEP_CACHE;
-        // For writes past its cache the kernel neither updates times nor asks for ours. A file that was just made
-        // or emptied has just got its times, so only such a file may bypass the cache.
+        // For writes past its cache the kernel neither updates times nor asks SFS for them. A file
+        // that was just made or emptied has just got its times, so only such a file may bypass the
+        // cache.
         let is_direct = self.can_bypass_cache
             && may_write(open_flags)
             && (is_new || open_flags.cast_signed() & libc::O_TRUNC != 0)

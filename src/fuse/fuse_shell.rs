@@ -1,8 +1,8 @@
 //! State that the operations share, and the steps that follow several of them.
 //!
-//! A change wakes the background thread, and is synced where `-o sync` or `-o dirsync` asks for it. A failure of
-//! the device or the image is logged once, with its error number as the reply. A loss of write-back is recorded,
-//! and its writers are made to learn of it.
+//! A change wakes the background thread, and is synced where `-o sync` or `-o dirsync` asks for it.
+//! A failure of the device or the image is logged once, with its error number as the reply. A loss
+//! of write-back is recorded, and reported to the writers of the file.
 
 use std::io;
 use std::ops::Range;
@@ -42,8 +42,8 @@ pub(crate) struct FuseShell {
     pub(super) waker: Arc<Waker>,
     pub(super) writeback: bool,
     pub(crate) async_dio: AsyncDio,
-    /// `true` if the kernel lets a file that is open for writing bypass its cache, be mapped nevertheless,
-    /// and be read through the cache by others.
+    /// `true` if the kernel lets a file that is open for writing bypass its cache, although other
+    /// processes map the file or read it through the cache.
     pub(super) can_bypass_cache: bool,
     pub(super) bdi: Arc<BackingDevice>,
     pub(super) sync: SyncPolicy,
@@ -53,7 +53,7 @@ pub(crate) struct FuseShell {
     notify: Option<Box<Notify>>,
     pub(super) handles: OpenHandles,
     invalidations: Arc<AttributeInvalidations>,
-    /// Files that the kernel may refer to before it is asked to forget some.
+    /// Maximum number of files that the kernel may refer to before it is asked to forget some.
     referenced_files_max: usize,
     failures: FailureLog,
 }
@@ -105,8 +105,9 @@ impl FuseShell {
         self.attributes_shown(ino);
     }
 
-    /// Follows a reply with attributes of `ino`. Having them, the kernel would not ask before the next write(2),
-    /// which may have a loss to report; an invalidation makes it ask.
+    /// Must be called for each reply with attributes of `ino`. With valid attributes, the kernel
+    /// would send no request before the next write(2), which may have a loss to report; an
+    /// invalidation makes the kernel send one.
     pub(super) fn attributes_shown(&self, ino: u64) {
         if self.asks_before_writes() && self.handles.has_unreported_loss(ino) {
             self.invalidations.post(ino);
@@ -120,8 +121,8 @@ impl FuseShell {
         self.writeback
     }
 
-    /// Returns the error of a write(2) through `handle` that is refused: once for each loss, and while the volume is
-    /// full.
+    /// Returns the error of a write(2) through `handle` if the write is refused: once for each
+    /// loss, and while the volume is full.
     pub(super) fn write_refusal(&self, ino: u64, handle: u64) -> Option<Errno> {
         if !self.asks_before_writes() || !self.handles.has_unreported_loss(ino) {
             return None;
@@ -145,8 +146,8 @@ impl FuseShell {
         entry(found)
     }
 
-    /// Asks the kernel by `send` to forget the files that it has not looked up for the longest time, until a quarter
-    /// less than the most are left. Files in use stay.
+    /// Asks the kernel by `send` to forget the files that it has not looked up for the longest
+    /// time, until three quarters of the maximum are left. Files in use stay.
     pub(crate) fn prune(&self, send: impl Fn(&[u64]) -> io::Result<()>) {
         let count = self.volume.referenced_files();
         let surplus = count.saturating_sub(self.referenced_files_max / 4 * 3);
@@ -155,7 +156,8 @@ impl FuseShell {
         }
     }
 
-    /// Records that `bytes` of file `ino`, which the kernel wrote back, are lost by `error`.
+    /// Records that `bytes` of file `ino`, which the kernel wrote back, are lost because of
+    /// `error`.
     pub(super) fn record_loss(&self, ino: u64, bytes: Range<u64>, error: &Error) {
         let is_full = matches!(error, Error::NoSpace);
         if !self.lost_writeback.add(ino, bytes, is_full) {
@@ -164,17 +166,18 @@ impl FuseShell {
         let device = &self.device;
         match error {
             Error::NoSpace => tracing::error!(
-                "{device}: full: data of inode {ino} in the kernel's cache does not fit and is lost; there \
-                 may be more"
+                "{device}: the volume is full: data of inode {ino} in the kernel's cache does not \
+                 fit and is lost; more data may be lost"
             ),
             Error::NoMemory => tracing::error!(
-                "{device}: no memory: data of inode {ino} in the kernel's cache is lost; there may be more; \
-                 mount with a lower write_buffer=, or give the daemon more memory"
+                "{device}: no memory: data of inode {ino} in the kernel's cache is lost; more data \
+                 may be lost; mount with a lower write_buffer=, or give the daemon more memory"
             ),
             // The failure itself is logged with its path.
             error if error_to_errno::is_failure(error) => {}
             error => tracing::error!(
-                "{device}: data of inode {ino} in the kernel's cache is lost; there may be more: {error}"
+                "{device}: data of inode {ino} in the kernel's cache is lost: {error}; more data \
+                 may be lost"
             ),
         }
     }
@@ -201,7 +204,7 @@ impl FuseShell {
     /// Logs that a process has shut the volume down.
     pub(super) fn log_shutdown(&self, pid: i32) {
         tracing::warn!(
-            "{}: process {pid} has shut it down: nothing is written any more",
+            "{}: process {pid} has shut the volume down: nothing is written any more",
             self.device
         );
     }
@@ -211,8 +214,9 @@ impl FuseShell {
         self.notify = Some(notify);
     }
 
-    /// Follows a change of directory `ino`, before the reply. Attributes that are on their way to another process
-    /// were read before the change, and the kernel would cache them for [`TTL`].
+    /// Tells the kernel of a change of directory `ino`; must be called before the reply. Attributes
+    /// that are on their way to another process were read before the change, and the kernel would
+    /// cache them for [`TTL`].
     pub(super) fn directory_changed(&self, ino: u64) {
         if let Some(notify) = &self.notify
             && let Err(error) = notify(ino)
@@ -221,7 +225,8 @@ impl FuseShell {
         }
     }
 
-    /// Follows an operation on the names of directory `ino`.
+    /// Wakes the background thread after a change of the names or attributes of inode `ino`, and
+    /// syncs the inode if the mount options ask for it.
     pub(super) fn names_changed(&self, ino: u64) -> Result<()> {
         self.waker.note();
         if self.sync == SyncPolicy::Never { Ok(()) } else { self.volume.sync_file(ino) }
@@ -243,8 +248,9 @@ fn entry(entry: &FileEntry) -> sfs_fuse::NodeEntry {
     }
 }
 
-/// Generation of an inode, which tells apart files that had the same number: a file that was made just before a
-/// crash may be gone, and its number is given to the next. A file handle of the one must not open the other.
+/// Returns the generation of an inode, which distinguishes files with the same number: a file that
+/// was made just before a crash may be gone, and its number is given to the next file. A file
+/// handle of the first file must not open the second.
 fn generation(FileEntry { ino, inode }: &FileEntry) -> u64 {
     // The kernel knows the root before it asks, and keeps 32 bits.
     let Timestamp { secs, nanos } = inode.btime;

@@ -1,6 +1,6 @@
 //! Conversions of attributes and times between the kernel's form and the volume's.
 //!
-//! A time of the kernel comes back to the nanosecond, before 1970 too; no time is rounded or refused.
+//! Times are converted exactly, to the nanosecond, also before 1970; no time is rounded or refused.
 
 use sfs_core::format::{FileKind, Inode, InodeFlags, Timestamp};
 use sfs_fuse::{NodeAttributes, SetTime, Time};
@@ -8,7 +8,7 @@ use sfs_fuse::{NodeAttributes, SetTime, Time};
 /// Unit of `st_blocks`, in bytes.
 const SECTOR_SIZE: u64 = 512;
 
-/// Sectors in a block.
+/// Number of sectors in a block.
 const BLOCK_SECTORS: u64 = sfs_device::BLOCK_SIZE as u64 / SECTOR_SIZE;
 
 /// Attributes in a reply for a name that does not exist.
@@ -35,7 +35,7 @@ pub(crate) fn requested(time: Time) -> Timestamp {
     Timestamp { secs: time.secs, nanos: time.nanos }
 }
 
-/// Converts a time of a request that may leave the choice of the time to us.
+/// Converts a time of a request that may leave the choice of the time to SFS.
 pub(crate) fn requested_or(time: SetTime, now: Timestamp) -> Timestamp {
     match time {
         SetTime::At(time) => requested(time),
@@ -66,9 +66,9 @@ pub(crate) fn of(ino: u64, inode: &Inode) -> NodeAttributes {
     }
 }
 
-/// Returns `st_blocks`. The count is never zero for a regular file, as tar takes a file without blocks for one hole and
-/// would archive zeros. The data of a file may be in its tree item, in the write buffer or only in the kernel's
-/// cache.
+/// Returns `st_blocks`. The count is never zero for a regular file, because tar takes a file
+/// without blocks for one hole and would archive zeros. The data of a file may be in its tree item,
+/// in the write buffer or only in the kernel's cache.
 fn sectors(inode: &Inode) -> u64 {
     let sectors = match inode.flags.contains(InodeFlags::INLINE) {
         true => inode.size.div_ceil(SECTOR_SIZE),

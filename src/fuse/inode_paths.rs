@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use sfs_core::Volume;
 use sfs_core::format::{FileKind, ROOT_INO};
 
-/// Largest number of names that the walk visits: about a second's worth on flash.
+/// Largest number of names that the walk visits, which takes about a second on flash.
 const NAMES_MAX: usize = 200_000;
 
-/// Largest length of a path that the system accepts, in bytes. Longer paths are not followed, so that copying a
-/// path costs a bounded time for each name, however deep the tree is or a damaged one seems to be.
+/// Largest length of a path that the system accepts, in bytes. Longer paths are not followed, so
+/// that copying a path costs a bounded time for each name, even in a very deep or a damaged tree.
 const PATH_LEN_MAX: usize = 4096;
 
 /// Returns the paths of `inodes` of `volume`, which is mounted on `dir`.
@@ -114,7 +114,8 @@ mod tests {
         assert_eq!(name(&volume, plain), "/mnt/Müller's \"x\" \\");
     }
 
-    /// Regression: each step of a walk down a deep tree took as long as the path was.
+    /// Regression: the time of each step of a walk down a deep tree grew with the length of the
+    /// path.
     #[test]
     fn a_file_beyond_the_longest_path_is_named_by_its_number() {
         let volume = new_volume();

@@ -1,5 +1,6 @@
-//! Notifications that wait for the notify thread: inodes whose attributes the kernel must ask for again, because their
-//! writers have a loss to learn of, and the wish that the kernel forgets files.
+//! Notifications that wait for the notify thread: inodes whose attributes the kernel must ask for
+//! again, because a loss has to be reported to their writers, and requests that the kernel forgets
+//! files.
 //!
 //! A shell thread posts an inode to a channel and goes on. The notify thread receives the inode, sends the
 //! notification, and sends it once more after [`REPEAT_AFTER`]. The thread holds no lock while it sends, as
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{self, Receiver, Sender};
 use parking_lot::Mutex;
 
-/// Delay of the second notification. A reply with attributes that was under way during the first one may reach the
-/// kernel after it, and would make the attributes valid again.
+/// Delay of the second notification. A reply with attributes that was in flight during the first
+/// notification may reach the kernel later, and would make the attributes valid again.
 const REPEAT_AFTER: Duration = Duration::from_millis(20);
 
 /// Time between two prunes.
@@ -65,7 +66,7 @@ impl AttributeInvalidations {
         self.posts.send(post).expect("the receiver is in this struct");
     }
 
-    /// Sends every posted inode by `send`, twice, and calls `prune` when that was asked for, until
+    /// Sends every posted inode by `send`, twice, and calls `prune` for each posted prune, until
     /// [`AttributeInvalidations::end`].
     pub(crate) fn serve(&self, send: impl Fn(u64), prune: impl Fn()) {
         let mut schedule = InvalidationSchedule::default();
@@ -78,7 +79,7 @@ impl AttributeInvalidations {
         }
     }
 
-    /// Moves all posts into `schedule`, waiting until an inode is due. Returns false at the end.
+    /// Moves all posts into `schedule`, waiting until an inode is due. Returns `false` at the end.
     fn receive(&self, schedule: &mut InvalidationSchedule) -> bool {
         let first = match schedule.next_repeat() {
             _ if schedule.has_new() => self.posted.try_recv().ok(),
@@ -96,7 +97,7 @@ impl AttributeInvalidations {
     }
 }
 
-/// Inodes that are to be sent for the first time, and those to be sent again with their times.
+/// Inodes to be sent for the first time, and inodes to be sent again, with their times.
 #[derive(Debug, Default)]
 struct InvalidationSchedule {
     has_prune: bool,
@@ -152,7 +153,7 @@ mod tests {
             }
             invalidations.end();
         });
-        assert!(sent.recv().is_err(), "and not more often");
+        assert!(sent.recv().is_err(), "no number is sent a third time");
     }
 
     /// Regression: a file that was posted all the time delayed the second notification of all others.

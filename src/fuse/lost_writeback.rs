@@ -38,16 +38,17 @@ pub(crate) struct LostWriteback {
 /// Loss at the end of a mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LossReport {
-    /// Number of bytes.
+    /// Number of lost bytes.
     pub(crate) bytes: u64,
-    /// Number of files with a loss that was reported to no program, as far as is known: the kernel does not tell
-    /// what it reports to fsync(2) or close(2).
+    /// Number of files with a loss that was reported to no program, as far as SFS knows: the kernel
+    /// does not announce its reports to fsync(2) and close(2).
     #[serde(rename = "untold_count")]
     pub(crate) unreported_count: usize,
     /// Names of the first of these files.
     #[serde(rename = "untold")]
     pub(crate) unreported: Vec<String>,
-    /// `true` if some of the data would have fit, and was lost for another reason. Older daemons do not say.
+    /// `true` if some of the data would have fit, and was lost for another reason. Older daemons do
+    /// not send this field.
     #[serde(default)]
     pub(crate) has_failures: bool,
 }
@@ -62,13 +63,14 @@ impl fmt::Display for LossReport {
             }
             true => write!(
                 f,
-                "could not take {lost} that programs had written: it is lost, and the log says why"
+                "could not take {lost} that programs had written: the data is lost, and the log \
+                 has the reason"
             )?,
         }
         if self.unreported_count > 0 {
             write!(
                 f,
-                "; no program got an error for what was lost of {}",
+                "; no program got an error for the lost data of {}",
                 self.unreported.join(", ")
             )?;
         }
@@ -76,7 +78,7 @@ impl fmt::Display for LossReport {
             0 => {}
             more => write!(f, " and {more} more files")?,
         }
-        f.write_str("; all else is on it")
+        f.write_str("; all other data is on the device")
     }
 }
 
@@ -164,7 +166,7 @@ impl LostWriteback {
         counted.map(|(_, blocks)| blocks.len() as u64 * BLOCK_SIZE as u64).sum()
     }
 
-    /// Removes the blocks `gone` of file `ino` from the record. Costs nothing for blocks that stay.
+    /// Removes the blocks `gone` of file `ino` from the record. Blocks that stay are not visited.
     fn remove(&self, ino: u64, gone: Range<u64>) {
         if !self.is_any() {
             return;

@@ -159,7 +159,8 @@ impl FuseShell {
         Ok(Reply::Entry(self.entry(&made)))
     }
 
-    /// Follows the making of a name for `ino` in `parent`. If this fails, the kernel gets no reference.
+    /// Notifies the kernel and syncs after a name for `ino` was made in `parent`. After an error,
+    /// the kernel gets no reference.
     fn name_made(&self, parent: u64, ino: u64) -> CoreResult<()> {
         self.directory_changed(parent);
         self.names_changed(parent).inspect_err(|_| self.volume.forget(ino, 1))
@@ -248,7 +249,8 @@ impl FuseShell {
         self.values_changed(request.node)
     }
 
-    /// Follows a change of an extended attribute of `ino`, and makes the reply.
+    /// Notifies the kernel and syncs after a change of an extended attribute of `ino`, and makes
+    /// the reply.
     fn values_changed(&self, ino: u64) -> OperationResult {
         if self.volume.attributes(ino)?.kind() == FileKind::Directory {
             self.directory_changed(ino);
@@ -256,7 +258,7 @@ impl FuseShell {
         self.changed(ino)
     }
 
-    /// Follows a change in `ino`, and makes the reply.
+    /// Syncs after a change of `ino` if the mount options ask for it, and makes the reply.
     fn changed(&self, ino: u64) -> OperationResult {
         self.names_changed(ino)?;
         Ok(Reply::Done)
@@ -309,16 +311,16 @@ impl FuseShell {
     }
 }
 
-/// Returns whether a request sets only the time of change. The kernel sends one before a write to a file with
-/// privileges, and for a chown(2) with neither owner nor group. Both requests clear the privileges, and no
-/// flag states this.
+/// Returns whether a request sets only the time of change. The kernel sends such a request before a
+/// write to a file with privileges, and for a chown(2) with neither owner nor group. Both requests
+/// clear the privileges, and no flag states that.
 fn sets_only_ctime(asked: &SetattrArgs) -> bool {
     (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
         && (asked.atime, asked.mtime) == (None, None)
 }
 
-/// Returns whether a request may carry the times of cached writes, which the kernel sends before it syncs a file.
-/// `touch -m` sends the same.
+/// Returns whether a request may carry the times of cached writes, which the kernel sends before it
+/// syncs a file. `touch -m` causes the same request.
 fn may_be_write_back(asked: &SetattrArgs) -> bool {
     (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
         && asked.atime.is_none()
@@ -339,8 +341,9 @@ fn value(value: Vec<u8>, size: u32) -> OperationResult {
     }
 }
 
-/// Checks that `name` is one of an attribute that files can have. The kernel passes on every name; without
-/// POSIX_ACL this includes access control lists, which it would not enforce.
+/// Checks that `name` is the name of an attribute that files can have. The kernel passes on every
+/// name; without POSIX_ACL also the names of access control lists, which the kernel would not
+/// enforce.
 fn check_namespace(name: &[u8]) -> Result<(), Refusal> {
     match NAMESPACES.iter().find_map(|namespace| name.strip_prefix(*namespace)) {
         None => Err(Refusal::Errno(libc::EOPNOTSUPP)),

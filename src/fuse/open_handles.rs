@@ -1,8 +1,10 @@
-//! Open handles: their numbers, and which losses of their files each has learned of.
+//! Open handles: their numbers, and the losses of their files that were reported through each
+//! handle.
 //!
-//! Every handle that may write, and was open when data of its file was lost, is refused one write(2), and further
-//! ones while the volume is full. fsync(2) through a handle counts as a report as well. A file without a loss costs
-//! one load of a counter. The lost data itself is in `lost_writeback`.
+//! Every handle that may write, and was open when data of its file was lost, is refused one
+//! write(2), and further writes while the volume is full. fsync(2) through a handle counts as a
+//! report as well. A file without a loss costs one load of a counter. The lost data itself is
+//! recorded in `lost_writeback`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -42,7 +44,7 @@ struct WriteBackLoss {
 }
 
 impl WriteBackLoss {
-    /// Returns whether the data did not fit: such a loss goes on until there is space.
+    /// Returns whether the data did not fit: such a loss is reported until there is space.
     fn is_of_space(&self) -> bool {
         self.errno.code() == libc::ENOSPC
     }
@@ -99,7 +101,8 @@ impl OpenHandles {
         self.remove_if_reported(&mut shard, ino);
     }
 
-    /// Returns whether file `ino` may be mapped for writing. For that it must be open for reading as well.
+    /// Returns whether file `ino` may be mapped for writing. A mapping for writing needs a handle
+    /// that is open for reading as well.
     pub(super) fn may_be_mapped_for_writing(&self, ino: u64) -> bool {
         let is_both =
             |open: &OpenHandle| open.flags.cast_signed() & libc::O_ACCMODE == libc::O_RDWR;
@@ -162,8 +165,8 @@ impl OpenHandles {
         verdict
     }
 
-    /// Notes an fsync(2) through handle `number`: the kernel has reported earlier losses to it. Returns whether one
-    /// was new to the handle.
+    /// Notes an fsync(2) through handle `number`, to which the kernel has reported earlier losses.
+    /// Returns whether a loss was new to the handle.
     pub(super) fn reported_by_fsync(&self, ino: u64, number: u64) -> bool {
         let mut shard = self.shard(ino);
         let Some(loss) = shard.lost.get(&ino).copied() else { return false };
@@ -275,7 +278,7 @@ mod tests {
         assert!(!handles.has_unreported_loss(7));
     }
 
-    /// Another loss than that of a full volume does not go on: each handle is refused once.
+    /// A loss for another reason than a full volume is reported once: each handle is refused once.
     #[test]
     fn a_loss_on_a_volume_with_space_is_reported_once_with_its_error() {
         let handles = OpenHandles::default();

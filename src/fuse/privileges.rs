@@ -5,8 +5,8 @@ use std::fs;
 /// Number of CAP_SYS_ADMIN in capabilities(7).
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Returns whether the process, or thread, `pid` has CAP_SYS_ADMIN in the user namespace of this process. A process that
-/// cannot be looked at has not.
+/// Returns whether the process, or thread, `pid` has CAP_SYS_ADMIN in the user namespace of this
+/// process; `false` if the status of the process cannot be read.
 pub(super) fn is_admin(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status"));
     let capabilities = status.ok().and_then(|status| effective_capabilities(&status));
@@ -20,8 +20,8 @@ fn effective_capabilities(status: &str) -> Option<u64> {
     u64::from_str_radix(value.trim(), 16).ok()
 }
 
-/// Returns whether process `pid` is in the user namespace of this process: capabilities in another one are not for
-/// this filesystem.
+/// Returns whether process `pid` is in the user namespace of this process. Capabilities in another
+/// namespace do not count for this filesystem.
 fn is_in_own_namespace(pid: u32) -> bool {
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/user")).ok();
     match (namespace(&pid.to_string()), namespace("self")) {

@@ -1,8 +1,8 @@
 //! The ioctl(2) that stops a volume at once, as ext4, XFS and F2FS have it, for tests of crashes.
 //!
-//! Afterwards the volume writes no more to the device, not even a last checkpoint, and the next mount finds
-//! what a crash would have left. Dirty data in the kernel's cache is not written back first; a caller that
-//! needs the write-back calls syncfs(2).
+//! Afterwards the volume writes no more to the device, not even a last checkpoint, and the next
+//! mount finds the same state as after a crash. Dirty data in the kernel's cache is not written
+//! back first; a caller that needs the write-back calls syncfs(2).
 
 use std::io::IoSliceMut;
 
@@ -19,7 +19,7 @@ use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 /// says that the command returns a value, but in fact the command takes one.
 const SHUTDOWN: u32 = 0x8004_587d;
 
-/// Highest flag: lose what is not durable. The flags 0 and 1 make everything durable first.
+/// Highest flag: data that is not durable is lost. The flags 0 and 1 make everything durable first.
 const NO_LOG_FLUSH: u32 = 2;
 
 impl FuseShell {

@@ -10,8 +10,8 @@ use nix::mount::{MntFlags, umount2};
 
 use crate::exit_error::ExitError;
 
-/// Longest wait until a mount is no longer in use. A program that has just ended, or looks at the mount for a moment,
-/// does not hinder the unmount.
+/// Longest wait until a mount is no longer in use. A program that has just ended, or uses the mount
+/// for a moment, does not prevent the unmount.
 const USE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Pause between two attempts.
@@ -25,7 +25,7 @@ pub(crate) fn detach(dir: &Path, flags: MntFlags) -> Result<(), ExitError> {
             Err(DetachRefusal::InUse) if Instant::now() < end => std::thread::sleep(PAUSE),
             Err(DetachRefusal::InUse) => {
                 let dir = dir.display();
-                let line = format_args!("{dir}: in use; 'fuser -vm {dir}' shows by whom");
+                let line = format_args!("{dir}: in use; 'fuser -vm {dir}' lists the processes");
                 return Err(ExitError::mount(line));
             }
             Err(DetachRefusal::Failed(error)) => return Err(error),
@@ -36,7 +36,7 @@ pub(crate) fn detach(dir: &Path, flags: MntFlags) -> Result<(), ExitError> {
 
 /// Reason why a filesystem was not unmounted.
 enum DetachRefusal {
-    /// A process uses it.
+    /// A process uses the filesystem.
     InUse,
     Failed(ExitError),
 }

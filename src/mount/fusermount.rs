@@ -1,6 +1,6 @@
 //! Mounting through the set-uid program `fusermount3`, which sends the open `/dev/fuse` back over a socket.
 //!
-//! Its message reaches the user when it refuses.
+//! If `fusermount3` refuses the mount, its message reaches the user.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -28,7 +28,7 @@ const SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
 pub(super) fn mount(target: &MountTarget<'_>, options: &MountOptions) -> Result<File, ExitError> {
     if options.flags.contains(MS_NOSYMFOLLOW) {
         return Err(ExitError::usage(format_args!(
-            "nosymfollow: {HELPER}, by which users mount, does not know it; mount as root"
+            "nosymfollow: {HELPER} does not support this option; mount as root"
         )));
     }
     let socket = |error| ExitError::system(format_args!("{HELPER}: {error}"));
@@ -53,7 +53,7 @@ pub(super) fn mount(target: &MountTarget<'_>, options: &MountOptions) -> Result<
 fn refused(target: &MountTarget<'_>, output: &Output) -> ExitError {
     let text = String::from_utf8_lossy(&output.stderr);
     let text = text.trim().trim_start_matches("fusermount3: ");
-    let text = if text.is_empty() { "fusermount3 does not say why" } else { text };
+    let text = if text.is_empty() { "fusermount3 failed without a message" } else { text };
     ExitError::mount(format_args!("{}: {}", target.dir.display(), text.replace('\n', "; ")))
 }
 
@@ -74,7 +74,7 @@ fn list(target: &MountTarget<'_>, options: &MountOptions) -> String {
     list
 }
 
-/// Makes a pair of sockets: our end, and the one that `fusermount3` inherits.
+/// Makes a pair of sockets: the end of this process, and the end that `fusermount3` inherits.
 fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty());
     let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None)?;

@@ -19,11 +19,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Time after which a wait is explained to the user.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Longest wait for a daemon. A daemon whose mount is in another namespace goes on.
+/// Longest wait for a daemon. A daemon whose mount is in another namespace does not end.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Opens `path`. While the daemon of an earlier mount holds it, waits until that daemon has ended. A long wait is
-/// explained through `pipe`.
+/// Opens `path`. While the daemon of an earlier mount holds the device, waits until that daemon has
+/// ended. A long wait is explained through `pipe`.
 pub(super) fn open_when_released(
     path: &Path,
     access: Access,
@@ -48,15 +48,16 @@ pub(super) fn open_when_released(
     }
 }
 
-/// Returns whether a daemon holds the device at `path` and no mount of it is to be seen.
+/// Returns whether a daemon holds the device at `path`, and no mount of the device is visible.
 fn is_being_released(path: &Path) -> bool {
     let is_mounted = mountinfo::mounts()
         .is_ok_and(|mounts| mounts.iter().any(|mount| mount.is_sfs() && mount.source == path));
     !is_mounted && is_held_by_daemon(path)
 }
 
-/// Returns whether another process that serves a mount has the file at `path` open, among those that this user may
-/// look at. A process that ends meanwhile counts: the next attempt to open may succeed.
+/// Returns whether another process that serves a mount has the file at `path` open. A process whose
+/// descriptors cannot be read counts: the process may have ended, and the next attempt to open may
+/// succeed.
 fn is_held_by_daemon(path: &Path) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else { return false };
     processes.flatten().any(|entry| {

@@ -1,7 +1,7 @@
 //! Opening of a device and of the volume on it, and explanations of failures.
 //!
-//! A device that is used through a loop device is refused, and one that is write-protected is opened for reading.
-//! The first write to the device comes after the check of the volume.
+//! A device that is used through a loop device is refused, and a write-protected device is opened
+//! for reading. The first write to the device comes after the check of the volume.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ pub(crate) fn explain(error: &Error, path: &Path, device: &FileDevice) -> ExitEr
                     "{shown}: both superblocks of the SFS volume on it are damaged"
                 )),
                 Some(found) => ExitError::mount(format_args!(
-                    "{shown}: not an SFS volume but {}; mount it as that",
+                    "{shown}: not an SFS volume but {}; mount it with that type",
                     found.name
                 )),
                 None => ExitError::mount(format_args!(

@@ -6,8 +6,8 @@ use crate::kernel_release;
 /// the flag by which a privileged daemon may ask for it has no settled number yet.
 const SENT_SINCE: (u32, u32, u32) = (6, 18, 0);
 
-/// Returns whether a kernel of this `release` tells a mount's daemon of sync(2). A release that cannot be parsed does
-/// not.
+/// Returns whether a kernel of this `release` tells a mount's daemon of sync(2); `false` if the
+/// release cannot be parsed.
 pub(crate) fn is_sent(is_block_device: bool, release: &str) -> bool {
     is_block_device && kernel_release::parse(release).is_some_and(|version| version >= SENT_SINCE)
 }

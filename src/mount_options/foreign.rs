@@ -2,7 +2,8 @@
 
 use crate::exit_error::ExitError;
 
-/// Options that mount(8) leaves in the list for itself, or that say what SFS does anyway.
+/// Options that mount(8) leaves in the list for itself, or that describe the fixed behaviour of
+/// SFS.
 const DROPPED: [&str; 30] = [
     "auto",
     "noauto",
@@ -21,7 +22,7 @@ const DROPPED: [&str; 30] = [
     "loud",
     "silent",
     "loop",
-    // Extended attributes of users are always there, and neither access control lists nor quotas are.
+    // SFS always has extended attributes of users, and never access control lists or quotas.
     "user_xattr",
     "noacl",
     "noquota",
@@ -111,7 +112,7 @@ const KNOWN: [&str; 43] = [
 /// Maximum number of letters in which a name may differ from a suggested one.
 const LETTERS_MAX: usize = 2;
 
-/// Options of SFS, for the message about an unknown one.
+/// Options of SFS, for the message about an unknown option.
 const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
                     nodiscard, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
                     cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, threads=N, \
@@ -139,7 +140,7 @@ pub(super) fn refusal(option: &str) -> ExitError {
             "unknown mount option '{option}'; did you mean '{meant}'?"
         )),
         None => ExitError::usage(format_args!(
-            "unknown mount option '{option}'; beside those of mount(8) there are {OURS}"
+            "unknown mount option '{option}'; besides the options of mount(8), SFS has {OURS}"
         )),
     }
 }

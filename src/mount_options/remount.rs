@@ -75,7 +75,8 @@ pub(crate) fn flags_after(mount: &MountRecord, list: &str) -> MsFlags {
     options.flags
 }
 
-/// Returns whether an option is one between the daemon of a FUSE mount and the kernel.
+/// Returns whether `option` is `remount`, or an option between the daemon of a FUSE mount and the
+/// kernel.
 fn is_kernels(option: &str) -> bool {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
     option == REMOUNT || KERNELS.contains(&name)

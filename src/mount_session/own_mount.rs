@@ -1,8 +1,8 @@
 //! The mount that this process has made, and unmounting it.
 //!
-//! Another filesystem may be mounted on top of this mount, or in its place once it is gone. [`OwnMount::detach`]
-//! therefore compares the device number at the mount point with its own before it unmounts. A signal thread
-//! unmounts on SIGTERM, SIGINT and SIGHUP.
+//! Another filesystem may be mounted on top of this mount, or in its place once this mount is gone.
+//! [`OwnMount::detach`] therefore compares the device number at the mount point with its own before
+//! it unmounts. A signal thread unmounts on SIGTERM, SIGINT and SIGHUP.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,8 @@ impl OwnMount {
         if self.is_on_top() { mount::detach(&self.dir, flags) } else { Ok(()) }
     }
 
-    /// Unmounts by force after requests have got lost: a missing mount is better than one that hangs.
+    /// Unmounts by force after a loss of requests: a missing mount is better than a mount that
+    /// hangs.
     pub(super) fn lose(&self, error: &std::io::Error) {
         let name = &self.name;
         tracing::error!("{name}: requests of the kernel do not arrive any more: {error}");
@@ -89,8 +90,8 @@ impl OwnMount {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Starts the thread that unmounts when one of `signals` arrives. A mount that is in use is detached, and goes
-    /// when its last user does.
+    /// Starts the thread that unmounts when one of `signals` arrives. A mount that is in use is
+    /// detached, and ends with its last use.
     pub(super) fn unmount_on(&self, mut signals: Signals) -> Result<(), ExitError> {
         let own = self.clone();
         let wait = move || {
@@ -103,11 +104,13 @@ impl OwnMount {
             }
         };
         let thread = std::thread::Builder::new().name("sfs-signals".into()).spawn(wait);
-        thread.map(drop).map_err(|error| ExitError::system(format_args!("no thread: {error}")))
+        thread
+            .map(drop)
+            .map_err(|error| ExitError::system(format_args!("cannot start a thread: {error}")))
     }
 }
 
-/// Opens the table of mounts, before the mount that it is for.
+/// Opens the table of mounts. Must be called before the mount.
 pub(super) fn table() -> Result<MountTable, ExitError> {
     MountTable::open().map_err(|error| no_table(&error))
 }
@@ -119,7 +122,7 @@ fn no_table(error: &std::io::Error) -> ExitError {
 /// Catches SIGTERM, SIGINT and SIGHUP from now on, for [`OwnMount::unmount_on`].
 pub(super) fn signals() -> Result<Signals, ExitError> {
     Signals::new([SIGTERM, SIGINT, SIGHUP])
-        .map_err(|error| ExitError::system(format_args!("signals: {error}")))
+        .map_err(|error| ExitError::system(format_args!("cannot catch signals: {error}")))
 }
 
 /// Mount that does not answer yet. Dropping it unmounts.

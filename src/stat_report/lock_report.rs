@@ -1,5 +1,5 @@
-//! Times for which locks were waited for and held since the daemon began: in builds that keep them (feature `lock-times`,
-//! debug builds).
+//! Waiting times and holding times of locks since the daemon began, in builds that record them
+//! (feature `lock-times`, debug builds).
 
 use serde::{Deserialize, Serialize};
 use sfs_core::{DurationHistogram, LockTimes};
@@ -11,7 +11,7 @@ pub struct LockReport {
     pub name: String,
     /// Times until threads got the lock.
     pub waits: DurationsReport,
-    /// Times for which threads held it.
+    /// Times for which threads held the lock.
     pub holds: DurationsReport,
 }
 
@@ -20,11 +20,11 @@ pub struct LockReport {
 pub struct DurationsReport {
     /// Number of durations.
     pub count: u64,
-    /// Nanoseconds that 99 % of them do not exceed.
+    /// Nanoseconds that 99 % of the durations do not exceed.
     pub p99_ns: u64,
-    /// Nanoseconds that 99.9 % of them do not exceed.
+    /// Nanoseconds that 99.9 % of the durations do not exceed.
     pub p999_ns: u64,
-    /// The longest in nanoseconds.
+    /// Longest duration in nanoseconds.
     pub longest_ns: u64,
 }
 

@@ -9,7 +9,7 @@ use super::volume_report::{
     ActivityReport, CacheReport, GroupReport, Holds, TransportReport, VolumeReport,
 };
 
-/// The summary for an owner, and with `{:#}` all numbers.
+/// Prints the summary for an owner, and with `{:#}` all numbers.
 impl fmt::Display for VolumeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match &self.mount_point {
@@ -39,13 +39,13 @@ impl VolumeReport {
             let bound = dirty_bytes_max.map_or("unknown".into(), |bytes| Human(bytes).to_string());
             writeln!(
                 f,
-                "  kernel      holds {bound} dirty at most; set {bounds_set} times, refused \
+                "  kernel      at most {bound} of dirty data; bound set {bounds_set} times, refused \
                  {bounds_refused} times"
             )?;
         }
         if let Some(policies) = &self.policies {
             let (grouping, victims) = (plain(&policies.grouping), plain(&policies.victims));
-            writeln!(f, "  policies    {grouping} places, {victims} chooses what is cleaned")?;
+            writeln!(f, "  policies    {grouping} chooses groups, {victims} chooses victims")?;
         }
         if let Some(on_error) = &self.on_error {
             writeln!(f, "  on damage   {}", plain(on_error))?;
@@ -86,7 +86,7 @@ impl VolumeReport {
         Human(blocks.saturating_mul(self.space.block_bytes))
     }
 
-    /// Writes whether anything is wrong, and what to do then.
+    /// Writes the lines about errors, and the remedy.
     fn fmt_health(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has_failed {
             writeln!(f, "  stopped     nothing is written any more")?;
@@ -104,7 +104,7 @@ impl VolumeReport {
         }
     }
 
-    /// Writes what was written to the device, and how much of it was not asked for.
+    /// Writes the lines about the bytes that programs and SFS have written, and about cleaning.
     fn fmt_written(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(mount) = &self.mount {
             writeln!(f, "  this mount  {}", Written(mount))?;
@@ -181,7 +181,7 @@ fn fmt_activity(f: &mut fmt::Formatter<'_>, title: &str, activity: &ActivityRepo
     }
 }
 
-/// Replaces control characters: a volume may be forged, and a daemon another user's.
+/// Replaces control characters: a volume may be forged, and a daemon may belong to another user.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -71,13 +71,13 @@ pub struct VolumeReport {
 /// Space of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceReport {
-    /// Bytes in a block.
+    /// Number of bytes in a block.
     pub block_bytes: u64,
     /// Number of blocks for files and metadata.
     pub total_blocks: u64,
     /// Number of free blocks.
     pub free_blocks: u64,
-    /// Free blocks that data can have; 0 from an older daemon.
+    /// Number of free blocks that data can have; 0 from an older daemon.
     #[serde(default)]
     pub available_blocks: u64,
     /// Number of files of all kinds, the root directory included.
@@ -87,19 +87,19 @@ pub struct SpaceReport {
 /// Number of segments in each state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentsReport {
-    /// Blocks in a segment.
+    /// Number of blocks in a segment.
     pub blocks: u32,
-    /// Segments that may be opened.
+    /// Number of segments that may be opened.
     pub clean: u32,
-    /// Segments that are appended to.
+    /// Number of segments that are appended to.
     pub open: u32,
-    /// Segments that take no more appends.
+    /// Number of segments that take no more appends.
     pub sealed: u32,
-    /// Segments without live blocks, which become Clean with a delta or a checkpoint.
+    /// Number of segments without live blocks, which become Clean with a delta or a checkpoint.
     pub drained: u32,
-    /// Segments that are not used.
+    /// Number of segments that are not used.
     pub bad: u32,
-    /// Segments for data that is overwritten in place.
+    /// Number of segments for data that is overwritten in place.
     pub placed: u32,
 }
 
@@ -116,15 +116,15 @@ pub struct PoliciesReport {
 /// Contents of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupReport {
-    /// Number of the group.
+    /// Number of the group's head: 0 for metadata, and the group's number plus 1 for data.
     pub group: u8,
-    /// Kind of its blocks.
+    /// Kind of the group's blocks.
     pub holds: Holds,
     /// Number of Open and Sealed segments.
     pub segments: u32,
     /// Number of Open segments.
     pub open_segments: u32,
-    /// Number of live blocks in them.
+    /// Number of live blocks in the Open and Sealed segments.
     pub live_blocks: u64,
     /// Centre of the group, if the grouping policy has centres: for `sfs-fast12` a hotness.
     pub centre: Option<f64>,
@@ -147,14 +147,14 @@ pub struct TransportReport {
     pub name: String,
     /// Reason for this transport.
     pub reason: String,
-    /// References to inodes that the kernel holds and has not returned.
+    /// Number of references to inodes that the kernel holds and has not returned.
     pub references: u64,
 }
 
 /// Dirty data that the kernel's cache may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheReport {
-    /// Bound in bytes, as the kernel states it; `None` if it does not.
+    /// Bound in bytes, as the kernel states it; `None` if the kernel states none.
     pub dirty_bytes_max: Option<u64>,
     /// Number of times that the kernel accepted a bound.
     pub bounds_set: u64,
@@ -208,7 +208,7 @@ impl VolumeReport {
         }
     }
 
-    /// Makes the report of a volume that was opened only for it.
+    /// Makes the report of a volume that was opened only for the report.
     pub(crate) fn of_device(volume: &Volume, device: &str) -> Self {
         Self::new(volume, &volume.status(), &volume.lifetime_before(), device)
     }

@@ -1,9 +1,9 @@
 //! `/dev/fuse` through fuser 0.18, for comparison with `sfs-fuse`, by conversion between the types of fuser and of
 //! `sfs-fuse`.
 //!
-//! Each method that fuser calls makes a [`FuseRequest`] of its arguments, has the shell answer it, and gives the
-//! reply to fuser ([`send_reply`]). fuser hides parts of some requests and does not deliver others;
-//! docs/SEMANTICS.md has the table of what SFS cannot do on this transport.
+//! Each method that fuser calls makes a [`FuseRequest`] of its arguments, has the shell answer it,
+//! and gives the reply to fuser ([`send_reply`]). fuser hides parts of some requests and does not
+//! deliver others; docs/SEMANTICS.md has the table of the limits of this transport.
 
 mod convert;
 mod send_reply;

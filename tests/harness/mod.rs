@@ -1,7 +1,7 @@
 //! Volumes in image files and on loop devices, mounted by the programs under test.
 //!
-//! [`TestVolume`] makes a volume with `sfs-mkfs`; [`TestVolume::mount`] starts `sfs-mount`. When a
-//! test fails, its own mount and its own daemon go away, and no other. The messages of a failed
+//! [`TestVolume`] makes a volume with `sfs-mkfs`; [`TestVolume::mount`] starts `sfs-mount`. A
+//! failed test removes its own mount and its own daemon, and no other. The messages of a failed
 //! program are part of the panic.
 
 use std::env;
@@ -93,13 +93,13 @@ impl TestVolume {
         Self { device, dir, attached: None, scratch }
     }
 
-    /// Makes a volume as [`TestVolume::new`] does, on a loop device; prints the reason if there are
+    /// Makes a volume as [`TestVolume::new`] does, on a loop device; prints the reason if there is
     /// none.
     pub(crate) fn on_loop(size: &str) -> Option<Self> {
         Self::new(size).looped()
     }
 
-    /// Puts the volume on a loop device; prints the reason and returns `None` if there are none here.
+    /// Puts the volume on a loop device; prints the reason and returns `None` if there is none.
     pub(crate) fn looped(mut self) -> Option<Self> {
         let attached = LoopDevice::attach(&self.device)?;
         self.device = attached.path.clone();
@@ -156,7 +156,7 @@ impl Mount {
         self.wait_for_daemon();
     }
 
-    /// Sends the daemon `signal`.
+    /// Sends `signal` to the daemon.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.daemon, signal).expect("the daemon runs");
     }
@@ -167,7 +167,7 @@ impl Mount {
         self.wait_for_daemon();
     }
 
-    /// Returns whether the daemon lives.
+    /// Returns whether the daemon runs.
     pub(crate) fn is_served(&self) -> bool {
         is_alive(self.daemon)
     }
@@ -227,7 +227,7 @@ pub(crate) fn sfs_mount(device: &Path, dir: &Path, options: &str) -> Output {
     command.output().expect("sfs-mount runs")
 }
 
-/// Runs `sfs-mount` by the program and the arguments of `by`.
+/// Runs `sfs-mount` through the program and the arguments of `by`.
 pub(crate) fn sfs_mount_by(by: &[&str], device: &Path, dir: &Path, options: &str) -> Output {
     let mut command = Command::new(by[0]);
     command.args(&by[1..]).arg(env!("CARGO_BIN_EXE_sfs-mount"));
@@ -289,7 +289,7 @@ pub(crate) fn copy_program(program: &Path, copy: &Path) {
     assert!(copied.success());
 }
 
-/// Messages of a program on stderr.
+/// Returns the messages of a program on stderr.
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

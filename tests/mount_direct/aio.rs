@@ -44,7 +44,7 @@ pub(crate) struct Context(libc::c_ulong);
 impl Context {
     pub(crate) fn new() -> io::Result<Self> {
         let mut context: libc::c_ulong = 0;
-        // SAFETY: the kernel writes the number of a new context to where the pointer leads.
+        // SAFETY: the kernel writes the number of a new context to the target of the pointer.
         let made = unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) };
         checked(made).map(|_| Self(context))
     }
@@ -60,8 +60,8 @@ impl Context {
             ..Iocb::default()
         };
         let requests = [&raw const request];
-        // SAFETY: the request is well-formed, and the request and its memory stay valid until it
-        // has completed.
+        // SAFETY: the request is well-formed, and the request and its memory stay valid until the
+        // request has completed.
         checked(unsafe { libc::syscall(libc::SYS_io_submit, self.0, 1, requests.as_ptr()) })?;
         let mut event = Event::default();
         let no_limit = ptr::null::<libc::timespec>();

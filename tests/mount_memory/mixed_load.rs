@@ -1,5 +1,5 @@
-//! A mixed load: files are made and deleted, a large file is overwritten, synced and read, and other files are looked
-//! at, all at once.
+//! A mixed load: files are made and deleted, a large file is overwritten, synced and read, and
+//! other files are read and listed, all at once.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,21 +11,21 @@ use sfs_testkit::SeededRng;
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
-/// Blocks of the large file that are overwritten before a sync.
+/// Number of blocks of the large file that are overwritten before a sync.
 const BLOCKS_PER_SYNC: u64 = 8192;
 
-/// Files in one directory.
+/// Number of files in one directory.
 const FILES_PER_DIRECTORY: u64 = 1000;
 
 /// Size of a mixed load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MixedLoad {
     pub(crate) duration: Duration,
-    /// Files that are made before all of them are deleted.
+    /// Number of files that are made before all of them are deleted.
     pub(crate) files: u64,
-    /// Bytes of the file that is overwritten.
+    /// Size of the file that is overwritten, in bytes.
     pub(crate) large_len: u64,
-    /// Files that are looked at.
+    /// Number of files that are read and listed.
     pub(crate) others: u64,
 }
 
@@ -83,7 +83,7 @@ impl MixedLoad {
         }
     }
 
-    /// Makes the other files, and opens and lists them over and over.
+    /// Makes the other files, and reads and lists them over and over.
     fn look_at_others(self, dir: &Path, goes_on: impl Fn() -> bool) {
         let dir = dir.join("others");
         fs::create_dir(&dir).expect("a new directory");

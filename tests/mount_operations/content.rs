@@ -81,7 +81,7 @@ fn truncations(dir: &Path) {
         // Truncated bytes must not reappear.
         file.set_len(120_000).expect("extending");
         model.resize(120_000, 0);
-        assert!(read(&path) == model, "to {len} and on");
+        assert!(read(&path) == model, "to {len}, then extended");
     }
     let path = dir.join("emptied");
     fs::write(&path, &bytes).expect("writing");
@@ -166,7 +166,7 @@ fn mappings(dir: &Path) {
             bytes[start..start + 5000].fill(start as u8);
             model[start..start + 5000].fill(start as u8);
         }
-        bytes[model.len()..].fill(0xee); // Past the end: goes nowhere.
+        bytes[model.len()..].fill(0xee); // Past the end: not stored.
         msync(at, len, MsyncFlags::SYNC).expect("msync");
         assert!(read(&path) == model);
         bytes[..4].copy_from_slice(b"last");
@@ -217,7 +217,8 @@ fn holes(dir: &Path) {
     mapped_data_is_no_hole(dir);
 }
 
-/// Data of a mapping that the kernel had not reported: a copy of the file had zeros in its place.
+/// Regression: a copy of the file had zeros in place of data of a mapping that the kernel had not
+/// reported.
 fn mapped_data_is_no_hole(dir: &Path) {
     let path = dir.join("mapped");
     let file = options().open(&path).expect("a file");
@@ -251,7 +252,7 @@ fn mounted_holes_are_found_without_writeback() {
 
 fn holes_are_found(dir: &Path) {
     drop(write_sparse(dir));
-    // Not opened for reading, too: a readable file could be mapped.
+    // The file is opened only for writing: a readable file could be mapped.
     let file = File::options().write(true).open(dir.join("sparse")).expect("the entry exists");
     let seek = |what| rustix::fs::seek(&file, what);
     let block = BLOCK as u64;

@@ -165,7 +165,7 @@ fn xattrs(dir: &Path) {
         set(name, value, XattrFlags::CREATE).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(xattr(&file, name.as_bytes()) == value, "{name}");
     }
-    // The kernel would not enforce this list.
+    // The kernel would not enforce this access list.
     let list = set("system.posix_acl_access", ACCESS_LIST, XattrFlags::empty());
     expect_errno(list, libc::EOPNOTSUPP);
     for unknown in ["other.name", "name"] {
@@ -200,7 +200,9 @@ fn trusted_names_are_hidden(file: &Path) {
         Some(String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let names = listed(&["--no-new-privs"]);
-    let Some(names) = names else { return eprintln!("skipped: setpriv or python3 is not here") };
+    let Some(names) = names else {
+        return eprintln!("skipped: setpriv or python3 is not installed");
+    };
     assert!(names.contains("trusted.ours") && names.contains("user.small"), "{names}");
     let names = listed(&["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]);
     let names = names.expect("python3 runs");
@@ -273,7 +275,7 @@ fn times(dir: &Path) {
             assert_eq!((seen.atime(), seen.atime_nsec()), (secs, nanos), "accessed");
         };
         expect();
-        drop(file); // Data that was written before must not change the time now.
+        drop(file); // Closing the file must not change the times that were set.
         fs::read(&path).expect("reading");
         expect();
     }
@@ -300,13 +302,13 @@ fn privileges(dir: &Path) {
     let written = program("written", 0o6777);
     assert_eq!(mode(&written), 0o6777);
     as_nobody("printf more >> \"$0\"", &written);
-    assert_eq!(mode(&written), 0o777, "written by another");
+    assert_eq!(mode(&written), 0o777, "written by another user");
     let emptied = program("emptied", 0o6777);
     as_nobody(": > \"$0\"", &emptied);
-    assert_eq!(mode(&emptied), 0o777, "truncated by another");
+    assert_eq!(mode(&emptied), 0o777, "truncated by another user");
     let given = program("given", 0o6755);
     chown(&given, Some(1000), Some(1000)).expect("changing the owner");
-    assert_eq!(mode(&given), 0o755, "given to another");
+    assert_eq!(mode(&given), 0o755, "given to another user");
     // Without the group's right to execute, sgid is no privilege.
     let locked = program("locked", 0o6745);
     chown(&locked, Some(1000), Some(1000)).expect("changing the owner");
@@ -365,7 +367,7 @@ fn deleting_while_listing(dir: &Path) {
     for (index, entry) in entries.enumerate() {
         let name = entry.expect("an entry").file_name();
         assert!(seen.insert(name.clone()), "{name:?} is listed twice");
-        // Odd names are deleted while others are listed, wherever the listing stands.
+        // Odd names are deleted while others are listed, at any position of the listing.
         let odd = 2 * index + 1;
         if odd < LISTED {
             fs::remove_file(file(odd)).expect("deleting");
@@ -373,7 +375,7 @@ fn deleting_while_listing(dir: &Path) {
     }
     for index in (0..LISTED).step_by(2) {
         let path = file(index);
-        assert!(seen.contains(path.file_name().expect("a name")), "{} was not", path.display());
+        assert!(seen.contains(path.file_name().expect("a name")), "{} is missing", path.display());
     }
     assert_eq!(fs::read_dir(&path).expect("a directory").count(), LISTED / 2);
     // Each name is deleted as it is listed.

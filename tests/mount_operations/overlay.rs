@@ -24,7 +24,7 @@ const LAYERS: &str = r#"
     mv kept/file deep/er/moved
     rm -r replaced; mkdir replaced; echo new > replaced/new
     ln changed linked
-    # A shell does not end at what follows an exclamation mark.
+    # With "set -e" a shell ignores the status of a command after an exclamation mark.
     absent() { test ! -e "$1"; }
     look() {
         test "$(cat changed)" = "changed
@@ -63,7 +63,9 @@ fn layers(dir: &Path) {
 fn run(script: &str, arguments: &[&Path]) {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]).args(arguments);
-    let Ok(output) = command.output() else { return eprintln!("skipped: unshare is not here") };
+    let Ok(output) = command.output() else {
+        return eprintln!("skipped: unshare is not installed");
+    };
     let said = String::from_utf8_lossy(&output.stdout);
     if said.contains("skipped: ") || stderr(&output).contains("unshare:") {
         return eprintln!("skipped: {said}{}", stderr(&output));

@@ -33,10 +33,10 @@ fn space_is_counted(dir: &Path) {
     let used = before - free_bytes(dir);
     assert!((LEN as u64..LEN as u64 + SLACK).contains(&used), "{LEN} bytes take {used}");
     file.set_len(LEN as u64 / 2).expect("truncating");
-    wait_until("half of it comes back", || before - free_bytes(dir) < LEN as u64 / 2 + SLACK);
+    wait_until("half of the space is free", || before - free_bytes(dir) < LEN as u64 / 2 + SLACK);
     drop(file);
     fs::remove_file(&path).expect("deleting");
-    wait_until("all of it comes back", || before - free_bytes(dir).min(before) < SLACK);
+    wait_until("all of the space is free", || before - free_bytes(dir).min(before) < SLACK);
     fs::write(&path, "small").expect("writing");
 }
 
@@ -58,9 +58,9 @@ fn unlinked_files_stay_while_open(dir: &Path) {
     let mut seen = vec![0; LEN];
     file.read_exact_at(&mut seen, 0).expect("reading");
     assert!(&seen[5..12] == b"changed" && seen[..5] == bytes[..5] && seen[12..] == bytes[12..]);
-    assert!(before - free_bytes(dir) >= LEN as u64, "its space is not free yet");
+    assert!(before - free_bytes(dir) >= LEN as u64, "the space of an open file is not free");
     drop(file);
-    wait_until("its space is free", || before - free_bytes(dir).min(before) < SLACK);
+    wait_until("the space of the file is free", || before - free_bytes(dir).min(before) < SLACK);
 }
 
 #[test]

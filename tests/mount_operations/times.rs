@@ -42,9 +42,9 @@ fn times_of_the_kernel(dir: &Path) {
     }
 }
 
-/// Produces a fine-grained time. Since Linux 6.13 the times of files come from the tick or, if that
-/// is later, from the last fine-grained time of any file on any filesystem. The
-/// kernel takes a fine-grained time if the file's time was read since its last change.
+/// Produces a fine-grained time. Since Linux 6.13 the times of files are the later of the tick and
+/// the last fine-grained time of any file on any filesystem. The kernel takes a fine-grained time
+/// if the file's time was read since its last change.
 fn advance(clock: &Path) {
     for _ in 0..2 {
         fs::write(clock, b"tick").expect("writing beside the volume");

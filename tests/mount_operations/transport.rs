@@ -70,7 +70,7 @@ fn mounted_files_are_not_opened_when_the_daemon_has_died() {
     fs::write(&path, "content").expect("writing");
     assert_eq!(fs::read(&path).expect("reading"), b"content");
     mount.kill();
-    // The kernel cancels what meets the ring of a dead daemon, until it has removed the rings.
+    // The kernel cancels requests to the rings of a dead daemon until the rings are removed.
     let is_canceled = || {
         let opened = File::open(&path);
         opened.is_err_and(|error| error.raw_os_error() == Some(libc::ECANCELED))

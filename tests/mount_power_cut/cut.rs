@@ -1,7 +1,7 @@
 //! Devices whose power can be cut while a volume on them is mounted.
 //!
 //! A device is a recording in this process or a file on a filesystem with reflinks. An image shows
-//! one moment between the call and its return, and each request is in it at most once. Taking an
+//! one moment between the call and its return, and contains each request at most once. Taking an
 //! image neither stops nor slows down the load.
 
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use sfs_testkit::{SeededRng, scratch_directory};
 
-/// Size of the filesystem with reflinks, which copies the image of a volume in no time.
+/// Size of the filesystem with reflinks, in bytes.
 const BACKING_LEN: u64 = 1 << 30;
 
 /// Filesystems with reflinks, with the program and the package that make them.
@@ -64,7 +64,7 @@ impl Reflinks {
     /// Copies `from` to `to` as of one moment: the copy is atomic with respect to writes.
     pub(crate) fn cut(&self, from: &Path, to: &Path) {
         let from = File::open(from).expect("the image");
-        let to = File::create(to).expect("a file beside it");
+        let to = File::create(to).expect("a file beside the image");
         rustix::fs::ioctl_ficlone(&to, &from).expect("a reflink");
     }
 }
@@ -119,8 +119,8 @@ impl Recorded {
         write_out(&self.durable, to);
     }
 
-    /// Writes the content after a power cut at this moment to the file `to`: a random prefix of the
-    /// requests since the last flush survives, and the last of them is torn.
+    /// Writes the content after a power cut at this moment to the file `to`: each request since the
+    /// last flush is lost, torn or complete at random.
     pub(crate) fn cut(&mut self, random: &mut SeededRng, to: &Path) {
         self.settle();
         let image = self.durable.snapshot();
@@ -226,7 +226,7 @@ impl Filesystem for OneFile {
         reply.attr(&TTL, &self.attributes(ino));
     }
 
-    /// Direct I/O, past the page cache, so that each write is one request.
+    /// Opens the file for direct I/O, past the page cache, so that each write is one request.
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }

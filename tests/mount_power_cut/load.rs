@@ -1,7 +1,7 @@
 //! Loads that run on a volume while its power is cut, and the data that must survive.
 //!
-//! Each load has a directory of its own. A load announces a version before it writes it, and
-//! records a version as synced only after the sync has returned.
+//! Each load has files of its own. A load announces a version before writing it, and records a
+//! version as synced only after the sync has returned.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -24,8 +24,8 @@ const REPLACED_LEN_MAX: u64 = 100_000;
 /// Largest number of rows of a table.
 const ROWS_MAX: u64 = 20_000;
 
-/// Arguments of fio: blocks with checksums, overwritten at random. One process, so that a kill ends
-/// all of it; no file is left in the current directory.
+/// Arguments of fio: blocks with checksums, overwritten at random. fio runs as one process, so that
+/// one kill ends the load, and leaves no file in the current directory.
 const FIO: [&str; 7] = [
     "--name=load",
     "--thread",
@@ -90,13 +90,13 @@ pub(crate) struct Loads {
     is_over: AtomicBool,
 }
 
-/// Returns whether `program` can be run; prints what is missing otherwise.
+/// Returns whether `program` is installed; if not, prints its package.
 fn has(program: &str) -> bool {
     let there = Command::new("which").arg(program).stdout(Stdio::null()).status();
     let there = there.is_ok_and(|status| status.success());
     if let (false, Some((_, package))) = (there, PROGRAMS.iter().find(|(name, _)| *name == program))
     {
-        eprintln!("{program} is missing: the load is left out; apt-get install {package}");
+        eprintln!("{program} is missing, so its load is skipped: apt-get install {package}");
     }
     there
 }
@@ -385,7 +385,7 @@ fn verify_rows(database: &Path, range: Range) {
         .take()
         .expect("a pipe")
         .write_all(asked.as_bytes())
-        .expect("sqlite reads the question");
+        .expect("sqlite reads the query");
     let output = child.wait_with_output().expect("the program ends");
     let (said, shown) = (String::from_utf8_lossy(&output.stdout).into_owned(), database.display());
     let (integrity, counts) = said.split_once('\n').unwrap_or((&said, ""));

@@ -24,8 +24,8 @@ const TASK_BYTES: u64 = 3 * MIB;
 /// Bytes that a task dirties between two checks of the bound (`ratelimit_pages` of the kernel).
 const TASK_STEP: u64 = 128 << 10;
 
-/// Pause between two measurements of the written bytes. After this many without progress all tasks
-/// wait.
+/// Pause between two measurements of the written bytes, and number of measurements without progress
+/// after which all tasks wait.
 const PAUSE: Duration = Duration::from_millis(20);
 const QUIET: u32 = 25;
 
@@ -60,7 +60,7 @@ fn mounted_volumes_bound_the_dirty_pages_of_many_tasks() {
     let mount = volume.mount("writeback=on");
     let space = numbers(&mount.dir)["space"].clone();
     let bound = space["available_blocks"].as_u64().expect("a number") * 4096 / 4;
-    // The first write makes the kernel ask for attributes, which it does not ask for again.
+    // The first write makes the kernel request attributes; later writes do not.
     let create = |task: usize| {
         let mut file = File::create(mount.dir.join(task.to_string())).expect("creating");
         file.write_all(&[0; 4096]).expect("there is room");
@@ -79,7 +79,7 @@ fn mounted_volumes_bound_the_dirty_pages_of_many_tasks() {
                     written.fetch_add(piece.len() as u64, Ordering::Relaxed);
                 }
                 going.fetch_sub(1, Ordering::Relaxed);
-                // close(2) writes back.
+                // The file stays open, because close(2) would wait for write-back.
                 while going.load(Ordering::Relaxed) > 0 {
                     thread::sleep(PAUSE);
                 }
@@ -98,9 +98,9 @@ fn mounted_volumes_bound_the_dirty_pages_of_many_tasks() {
     });
     let limit = bound + bound / 8 + TASKS as u64 * TASK_STEP;
     assert!(held <= limit, "{} MiB held, {} MiB allowed", held / MIB, limit / MIB);
-    // Linux 6.12 holds a mount that has written nothing to its `min_bytes`, 4 MiB.
+    // Linux 6.12 limits a mount that has written nothing to its `min_bytes`, 4 MiB.
     let least = (bound / 4).min(3 * MIB);
-    assert!(held >= least, "{} MiB held of {} MiB: nothing was tried", held / MIB, bound / MIB);
+    assert!(held >= least, "{} MiB held of {} MiB: too few", held / MIB, bound / MIB);
     mount.unmount();
 }
 
@@ -125,14 +125,14 @@ fn mounted_volumes_bound_dirty_pages_by_free_space() {
     let (_, before) = shown();
     // The kernel applies a share of its dirty threshold, which moves.
     let kernels = read(files(&mount.dir).join("max_bytes"));
-    assert!(before.abs_diff(kernels) < kernels / 8, "we say {before}, the kernel {kernels}");
+    assert!(before.abs_diff(kernels) < kernels / 8, "SFS shows {before}, the kernel {kernels}");
     let path = mount.dir.join("file");
     let mut file = File::create(&path).expect("creating");
     file.write_all(&vec![7; 80 * MIB as usize]).expect("there is room");
     file.sync_all().expect("there is room");
-    wait_until("the bound follows", || shown().1 < before / 2 && is_near(shown()));
+    wait_until("the bound has shrunk", || shown().1 < before / 2 && is_near(shown()));
     drop(file);
     fs::remove_file(&path).expect("deleting");
-    wait_until("the bound follows back", || is_near(shown()) && shown().1 > before / 2);
+    wait_until("the bound has grown again", || is_near(shown()) && shown().1 > before / 2);
     mount.unmount();
 }

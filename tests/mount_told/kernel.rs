@@ -3,7 +3,7 @@
 //! | kernel | bound on dirty pages | ENOSPC at write(2) on a nearly full volume |
 //! |---|---|---|
 //! | 6.19 and later, 6.18.3, 6.12.64 and later of their series | yes | yes |
-//! | 6.2 and later | yes | no: told by close(2), fsync(2) or `sfs-umount` |
+//! | 6.2 and later | yes | no: reported by close(2), fsync(2) or `sfs-umount` |
 //! | older | no: `/sys/class/bdi` has no `max_bytes` | no |
 
 use std::fs;

@@ -39,7 +39,7 @@ fn write_until_told(mut file: &File, bytes: &[u8]) -> usize {
             return written * (64 << 10);
         }
     }
-    panic!("all of it was taken");
+    panic!("all data was accepted");
 }
 
 fn new_mount() -> (TestVolume, Mount) {
@@ -63,7 +63,7 @@ fn mounted_nearly_full_volumes_answer_each_write() {
     // Overwriting and deleting still work.
     let old = File::options().write(true).open(mount.dir.join("filling")).expect("opening");
     old.write_all_at(&bytes[..MIB], 0).and_then(|()| old.sync_all()).expect("overwriting");
-    file.write_all_at(&bytes[MIB..2 * MIB], 0).expect("overwriting what was just written");
+    file.write_all_at(&bytes[MIB..2 * MIB], 0).expect("overwriting new data");
     file.sync_all().expect("the accepted data fits");
     drop((file, old));
     mount.unmount();
@@ -87,7 +87,7 @@ fn mounted_nearly_full_volumes_map_new_files() {
     let file = file.expect("creating");
     file.write_all_at(&[b'a'; 8192], 0).expect("there is room");
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping, which is unmapped below and nowhere else used.
+    // SAFETY: a new mapping, which is unmapped below and used nowhere else.
     let at = unsafe { mmap(ptr::null_mut(), 8192, access, MapFlags::SHARED, &file, 0) };
     let at = at.expect("a mapping").cast::<u8>();
     // SAFETY: these bytes are mapped, and no other reference has this address.

@@ -28,7 +28,7 @@ const SOON: Duration = Duration::from_secs(2);
 fn run(program: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", DD_SECS, program]).args(arguments);
-    command.env("LC_ALL", "C").output().expect("coreutils are there")
+    command.env("LC_ALL", "C").output().expect("coreutils are installed")
 }
 
 fn free_bytes(mount: &Mount) -> u64 {
@@ -67,20 +67,20 @@ fn mounted_full_volumes_fail_dd() {
         assert!(stderr(&output).contains("No space left on device"), "{}", stderr(&output));
         let claimed = fs::metadata(&path).expect("the entry exists").len();
         let (status, said) = unmount(mount);
-        assert_eq!(status, Some(0), "dd has failed: {said}");
+        assert_eq!(status, Some(0), "dd has got the error: {said}");
         volume.check();
         let mount = volume.mount("ro");
         let found = numbers(&mount.dir)["space"].clone();
         let used = found["total_blocks"].as_u64().expect("a number")
             - found["free_blocks"].as_u64().expect("a number");
         let beyond = claimed.saturating_sub(used * 4096);
-        assert!(beyond <= bound, "{size}: {beyond} bytes beyond what fits, {bound} allowed");
+        assert!(beyond <= bound, "{size}: {beyond} bytes beyond the space, {bound} allowed");
         mount.unmount();
     }
 }
 
-/// Files that cp(1) reports as copied exist; write(2) fails for the first that does not fit, or close(2) on an old
-/// kernel.
+/// Files that cp(1) reports as copied exist. For the first file that does not fit write(2) fails,
+/// or close(2) on an old kernel.
 #[test]
 fn mounted_full_volumes_fail_cp() {
     if !can_mount() {
@@ -137,8 +137,9 @@ fn mounted_full_volumes_report_a_loss_once_to_each_writer() {
     overfill(&one);
     assert!(is_no_space(two.write_at(b"x", 0)), "the second writer gets the same loss");
     assert!(is_no_space(two.write_at(b"x", 0)), "the volume is full");
-    // The kernel may still hold pages of the first writer. Their loss must come while all writers know that the volume is full:
-    // later it would be news to each of them. The error goes to a reader, which has no write to be refused.
+    // The kernel may still hold pages of the first writer. These pages must be lost while all
+    // writers know that the volume is full: a later loss would be reported to each writer again.
+    // The error goes to a reader, which has no write to be refused.
     let reader = File::open(path("file")).expect("opening");
     let first = reader.sync_data();
     assert!(first.is_ok() || is_no_space(first), "syncing as a reader");
@@ -147,7 +148,7 @@ fn mounted_full_volumes_report_a_loss_once_to_each_writer() {
     old.write_all_at(&[2; MIB], 0).and_then(|()| old.sync_all()).expect("overwriting");
     let later = open(());
     later.write_all_at(&[3; 4096], 0).expect("overwriting");
-    // An answer without a handle makes the kernel's attributes valid for a moment.
+    // A reply to a request without a handle makes the kernel's attributes valid for a moment.
     fs::metadata(path("file")).expect("the entry exists");
     let end = Instant::now() + SOON;
     while !is_no_space(one.write_at(b"x", 0)) {
@@ -165,7 +166,8 @@ fn mounted_full_volumes_report_a_loss_once_to_each_writer() {
     volume.check();
 }
 
-/// Writes more than fits through a mapping of a new file, which is open for reading and writing.
+/// Writes more data than fits through a mapping of a new file, which is open for reading and
+/// writing.
 fn lose_through_a_mapping(path: &Path) -> File {
     let mut options = File::options();
     let file = options.read(true).write(true).create(true).truncate(false).open(path);
@@ -182,7 +184,8 @@ fn lose_through_a_mapping(path: &Path) -> File {
     file
 }
 
-/// Without write-back the kernel asks with the handle before it reads at the end of a file.
+/// Without write-back the kernel requests attributes with the handle before it reads at the end of
+/// a file.
 #[test]
 fn mounted_full_volumes_can_be_read_without_writeback() {
     if !can_mount() {

@@ -43,10 +43,10 @@ pub(crate) struct AgeOptions {
     /// Size of the volume, in GiB.
     #[arg(long, default_value_t = 8)]
     size: u64,
-    /// Part of the space for files that is filled, in percent.
+    /// Percentage of the space for files that is filled.
     #[arg(long, default_value_t = 85, value_parser = clap::value_parser!(u64).range(1..=99))]
     fill: u64,
-    /// Bytes that each load writes, in sizes of the volume.
+    /// Bytes that each load writes, as a multiple of the size of the volume.
     #[arg(long, default_value_t = 4)]
     times: u64,
     /// Grouping policy.
@@ -65,11 +65,11 @@ struct Predicted {
 
 /// Measured quantities that the simulator takes as input.
 struct Overhead {
-    /// Part of every segment that is summaries.
+    /// Fraction of every segment that holds summaries.
     summaries: f64,
-    /// Tree nodes written for each block of data.
+    /// Number of tree nodes written for each block of data.
     nodes: f64,
-    /// Users' writes between two full commits.
+    /// Number of users' writes between two full commits.
     sync_interval: f64,
     /// Average number of empty segments.
     empty: f64,
@@ -80,7 +80,7 @@ struct AgedVolume<'a> {
     programs: &'a Programs,
     dir: PathBuf,
     file: PathBuf,
-    /// Blocks of the file.
+    /// Number of blocks of the file.
     blocks: u64,
 }
 
@@ -125,7 +125,7 @@ fn check(outcome: &mut StepOutcome, what: &str, good: bool) {
 }
 
 impl<'a> AgedVolume<'a> {
-    /// Writes a file of `percent` of the free space. fio verifies the file after each run.
+    /// Writes a file of `percent` of the space for files. fio verifies the file after each run.
     fn fill(programs: &'a Programs, dir: &Path, percent: u64) -> Result<Self> {
         let space = rustix::fs::statvfs(dir)?;
         let blocks = space.f_blocks * space.f_frsize / BLOCK_LEN * percent / 100;
@@ -239,5 +239,6 @@ impl<'a> AgedVolume<'a> {
     }
 }
 
-/// Blocks of the write buffer's 64 MiB that are dirty on average: write-back starts at half of it.
+/// Number of blocks of the write buffer of 64 MiB that are dirty on average: write-back starts when
+/// the buffer is half full.
 const WRITE_BUFFER_BLOCKS: u64 = (32 << 20) / BLOCK_LEN;

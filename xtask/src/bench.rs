@@ -84,7 +84,7 @@ pub(crate) enum Unit {
 
 #[derive(Args)]
 pub(crate) struct FuseBenchOptions {
-    /// Samples of each cell, whose median is shown.
+    /// Number of samples of each cell; the median is shown.
     #[arg(long)]
     rounds: Option<u32>,
     /// Run less of everything, and write nothing to `docs/`.
@@ -93,7 +93,7 @@ pub(crate) struct FuseBenchOptions {
     /// Measure only these filesystems.
     #[arg(long, value_delimiter = ',')]
     only: Vec<FilesystemKind>,
-    /// Measure only the rows whose names contain this.
+    /// Measure only the rows whose names contain this text.
     #[arg(long)]
     row: Option<String>,
 }
@@ -117,7 +117,7 @@ impl Sample {
         };
         let cpu = Duration::from_nanos(client + daemon + workers);
         let sample = Self { ops, bytes, wall: Duration::from_nanos(wall), cpu };
-        (ops > 0).then_some(sample).context("nothing was done in time")
+        (ops > 0).then_some(sample).context("no operation was completed in time")
     }
 }
 
@@ -126,7 +126,7 @@ impl Sample {
 pub(crate) struct Contestant {
     kind: FilesystemKind,
     transport: Option<&'static str>,
-    /// Mount options besides those of all contestants.
+    /// Mount option besides the options of all contestants.
     option: Option<&'static str>,
 }
 
@@ -139,7 +139,8 @@ impl Contestant {
         Self { transport: Some(transport), ..Self::of(kind) }
     }
 
-    /// Returns SFS without the protection that older kernels need against data loss, to measure its cost.
+    /// Returns SFS without the protection that older kernels need against data loss, to measure the
+    /// cost of the protection.
     const fn asynchronous(transport: &'static str) -> Self {
         Self { option: Some("async_dio=on"), ..Self::over(FilesystemKind::Sfs, transport) }
     }
@@ -166,7 +167,8 @@ impl Contestant {
         programs.with(self.option)
     }
 
-    /// Returns whether `row` can differ between this contestant and the default one.
+    /// Returns whether `row` is measured for this contestant: its mount option affects only
+    /// asynchronous rows.
     fn has(self, row: &str) -> bool {
         let is_asynchronous = row.starts_with("libaio-") || row.starts_with("uring-");
         self.option.is_none() || is_asynchronous
@@ -206,7 +208,7 @@ pub(crate) fn run(workspace: &Workspace, options: &FuseBenchOptions) -> Result<(
                 columns.push((contestant, Ok(BTreeMap::new())));
             }
             Err(error) => {
-                eprintln!("without {}: {error:#}", contestant.name());
+                eprintln!("{} is not measured: {error:#}", contestant.name());
                 columns.push((contestant, Err(error)));
             }
         }

@@ -36,7 +36,7 @@ pub(crate) fn test(cmd: Cmd) -> Result<StepOutcome> {
     let succeeded = cmd.lines(|line| add_counts(line, &mut outcome))?;
     if !succeeded && outcome.failed == 0 {
         outcome.failed = 1;
-        outcome.notes.push("cargo test did not get as far as the tests".into());
+        outcome.notes.push("cargo test ended before any test".into());
     }
     Ok(outcome)
 }

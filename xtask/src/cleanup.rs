@@ -114,7 +114,7 @@ fn end(pid: u32) {
         }
         thread::sleep(UNMOUNT_PAUSE);
     }
-    eprintln!("process {pid} runs on");
+    eprintln!("process {pid} is still running");
 }
 
 /// Returns whether a process runs. A zombie has ended.

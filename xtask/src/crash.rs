@@ -8,13 +8,13 @@ use crate::{
     workspace::Workspace,
 };
 
-/// States that `cargo xtask test` checks in the log layout: about a minute of work.
+/// Number of states that `cargo xtask test` checks in the log layout: about a minute of work.
 pub(crate) const STATES_SHORT: u64 = 30_000;
 
-/// States for each other data layout.
+/// Number of states for each other data layout.
 pub(crate) const STATES_OVERWRITING: u64 = 10_000;
 
-/// States of a long run.
+/// Number of states of a long run.
 pub(crate) const STATES_LONG: u64 = 1_000_000;
 
 /// Runs `sfs-sim` with `arguments`.

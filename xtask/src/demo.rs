@@ -22,7 +22,8 @@ const IMAGE_LEN: u64 = 1 << 30;
 /// Largest source tree, so that the copy leaves space in the image.
 const SOURCE_LEN_MAX: u64 = IMAGE_LEN / 2;
 
-/// Runs the demonstration. An error names what is missing and how to get it, or what went wrong.
+/// Runs the demonstration. An error names the failure, or a missing program or device and the
+/// remedy.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     machine::need_fuse().context("SFS needs FUSE")?;
     println!("building SFS (release)");
@@ -51,7 +52,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     println!("  everything was on the device after {:.2} s", start.elapsed().as_secs_f64());
     println!("sfs-fsck -n --data {}", image.display());
     FilesystemKind::Sfs.check(&programs, &device)?;
-    println!("  nothing is wrong: every block was read, every checksum is right");
+    println!("  nothing is wrong: every block was read, and every checksum is right");
     again(&programs, &device, &dir, &source, &copy)?;
     closing(&programs);
     Ok(())
@@ -114,7 +115,7 @@ fn again(
     source: &Path,
     copy: &Path,
 ) -> Result<()> {
-    println!("mounting it again and comparing");
+    println!("mounting the volume again and comparing");
     let start = Instant::now();
     let mount = Mount::new(FilesystemKind::Sfs, programs, device, dir, Cache::Writeback)?;
     println!("  mounted after {:.2} s", start.elapsed().as_secs_f64());
@@ -130,5 +131,5 @@ fn closing(programs: &Programs) {
     {
         println!("    {} {rest}", programs.path(program).display());
     }
-    println!("\nThe README says what it is good for.");
+    println!("\nThe README describes the uses of SFS.");
 }

@@ -47,7 +47,7 @@ impl TestDevice {
         Ok(device)
     }
 
-    /// Makes a loop device over such an image.
+    /// Makes a loop device over a sparse image file of `len` bytes.
     pub(crate) fn over_loop(image: &Path, len: u64) -> Result<Self> {
         machine::need_loop()?;
         let mut device = Self::image(image, len)?;

@@ -259,7 +259,7 @@ impl FilesystemKind {
         if !output.status.success() {
             let text = [&output.stdout[..], &output.stderr[..]].concat();
             let text = String::from_utf8_lossy(&text).trim().to_owned();
-            bail!("the check of {} found ({}): {text}", self.name(), output.status);
+            bail!("the check of {} failed ({}): {text}", self.name(), output.status);
         }
         Ok(())
     }

@@ -23,11 +23,11 @@ use crate::{
 const VERSION: &str = "0.3.2";
 const DEVICE_LEN: u64 = 1 << 30;
 
-/// Operations of a run for a commit.
+/// Number of operations of a run for a commit.
 pub(crate) const OPS_SHORT: u64 = 20_000;
-/// Operations of a run for each other transport and data layout.
+/// Number of operations of a run for each other transport and data layout.
 pub(crate) const OPS_OTHERS: u64 = 5_000;
-/// Operations of a long run.
+/// Number of operations of a long run.
 pub(crate) const OPS_LONG: u64 = 100_000;
 
 /// Operations beyond the defaults: reopening, invalidating, and every kind of sync.

@@ -34,8 +34,9 @@ const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 impl Rings {
     pub(crate) fn enable() -> Result<Self> {
         let before = fs::read_to_string(RINGS)
-            .with_context(|| format!("without io_uring: {RINGS}, which Linux 6.14 has"))?;
-        fs::write(RINGS, "Y").with_context(|| format!("without io_uring: {RINGS}, as root"))?;
+            .with_context(|| format!("io_uring is not enabled: {RINGS} needs Linux 6.14"))?;
+        fs::write(RINGS, "Y")
+            .with_context(|| format!("io_uring is not enabled: {RINGS} needs root"))?;
         Ok(Self { before })
     }
 }

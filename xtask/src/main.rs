@@ -40,7 +40,7 @@ use clap::{Parser, Subcommand};
 use crate::{filesystem::FilesystemKind, report::Tally, workspace::Workspace};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "What developers and CI of SFS run")]
+#[command(name = "cargo xtask", about = "Commands for developers and CI of SFS")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -48,11 +48,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Looks for import cycles and for imports of an upper layer.
+    /// Look for import cycles and for imports of an upper layer.
     Imports,
-    /// Looks for comments and messages whose subject is a pronoun or a relative clause.
+    /// Look for comments and messages whose subject is a pronoun or a relative clause.
     Words,
-    /// Looks up every `path::function` that docs/WHERE.md names.
+    /// Look up every `path::function` that docs/WHERE.md names.
     Where,
     /// Run everything that CI runs: format, lints, docs, tests, and the suites on a mounted volume.
     Test {
@@ -76,7 +76,7 @@ enum Command {
         /// Filesystem to test.
         #[arg(long, default_value = "sfs")]
         on: FilesystemKind,
-        /// Run only the cases whose names contain this.
+        /// Run only the cases whose names contain this text.
         pattern: Option<String>,
     },
     /// Run the file system exerciser fsx, with and without the kernel's write-back cache.
@@ -84,7 +84,7 @@ enum Command {
         /// Filesystem to test.
         #[arg(long, default_value = "sfs")]
         on: FilesystemKind,
-        /// Operations of each run.
+        /// Number of operations of each run.
         #[arg(long, default_value_t = fsx::OPS_SHORT)]
         ops: u64,
         /// Seed of the run to replay.
@@ -99,7 +99,7 @@ enum Command {
     },
     /// Run 64 threads with all operations at once, with mounts, unmounts and signals in between.
     Stress {
-        /// Seconds.
+        /// Duration, in seconds.
         #[arg(long, default_value_t = 600)]
         secs: u32,
     },
@@ -137,14 +137,14 @@ enum Command {
     /// Overwrite a full volume at random, several times: every byte is verified, no write is too
     /// long, and the counters are as the simulator predicts.
     Age(age::AgeOptions),
-    /// Measure.
+    /// Measure speed, latency and processor time.
     #[command(subcommand)]
     Bench(Bench),
 }
 
 #[derive(Subcommand)]
 enum Bench {
-    /// Compare SFS with the null filesystem, ext4, fuse2fs and ntfs-3g; writes
+    /// Compare SFS with the null filesystem, ext4, XFS, btrfs, fuse2fs and ntfs-3g; writes
     /// `docs/benchmarks.md`.
     Fuse(bench::FuseBenchOptions),
     /// Run the rows of `fuse` for two builds of SFS that take turns, with the spread of each.
@@ -158,7 +158,7 @@ enum Bench {
     Bytes(bench::bytes::BytesOptions),
     /// Measure the latency of requests during cleaning, with and without yielding.
     Pacing(bench::pacing::PacingOptions),
-    /// Measure the longest waits: beside a stream of writes, and during cleaning on a full volume.
+    /// Measure the longest waits: beside streams and copies, and on full volumes.
     Tail(bench::tail::TailOptions),
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Model {
     _output: BufReader<ChildStdout>,
 }
 
-/// A wanted model.
+/// Properties of a model to start.
 pub(crate) struct ModelRequest {
     /// Name of the profile, as `sfs-lab ssd` takes it.
     pub(crate) profile: &'static str,

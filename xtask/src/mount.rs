@@ -115,7 +115,7 @@ impl Mount {
                 break;
             }
             if Instant::now() > end {
-                bail!("{} is unmounted, but its daemon runs on", self.kind.name());
+                bail!("{} is unmounted, but its daemon is still running", self.kind.name());
             }
             thread::sleep(PAUSE);
         }

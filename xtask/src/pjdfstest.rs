@@ -1,6 +1,7 @@
 //! The POSIX suite: pjdfstest, from crates.io.
 //!
-//! The erofs cases remount the filesystem, which makes cases beside them fail: so they run alone.
+//! The erofs cases remount the filesystem, which makes cases beside them fail: so the erofs
+//! cases run alone.
 
 use std::{
     fs,
@@ -150,11 +151,8 @@ impl Cases<'_> {
             bail!("pjdfstest ended without its summary");
         }
         if outcome.skipped > 0 {
-            let why =
-                if remount { "need another system" } else { "need another system, or run alone" };
-            outcome
-                .notes
-                .push(format!("{} cases skipped by the suite: they {why}", outcome.skipped));
+            let why = if remount { "for other systems" } else { "for other systems, or run alone" };
+            outcome.notes.push(format!("{} cases skipped by the suite: {why}", outcome.skipped));
         }
         Ok(outcome)
     }

@@ -75,7 +75,7 @@ impl Cmd {
         let shown = self.to_string();
         self.0.stdout(Stdio::piped());
         let mut child = self.0.spawn().with_context(|| format!("cannot run `{shown}`"))?;
-        let stdout = child.stdout.take().context("stdout was asked for")?;
+        let stdout = child.stdout.take().context("stdout is not a pipe")?;
         for line in BufReader::new(stdout).split(b'\n') {
             let line = String::from_utf8_lossy(&line?).into_owned();
             println!("{line}");

@@ -33,7 +33,7 @@ impl Scratch {
         if free / 2 >= len { Self::within(shm) } else { Self::new() }
     }
 
-    /// Returns whether [`Scratch::in_ram`] would use RAM.
+    /// Returns whether the directory is in RAM.
     pub(crate) fn is_in_ram(&self) -> bool {
         self.dir.starts_with("/dev/shm")
     }
@@ -52,7 +52,7 @@ impl Scratch {
         Ok(Self { _guard: Undo::Remove(dir.clone()).later(), dir })
     }
 
-    /// Makes a directory inside.
+    /// Makes the directory `name` inside this one.
     pub(crate) fn directory(&self, name: &str) -> Result<PathBuf> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)?;

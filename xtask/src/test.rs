@@ -23,7 +23,7 @@ const STRESS_SECS_LONG: u32 = 600;
 /// Seconds of the mixed load whose memory is measured, in a long run.
 const MIXED_SECS_LONG: u32 = 3600;
 
-/// Power cuts of each device and cache in a long run.
+/// Number of power cuts for each device and cache in a long run.
 const CUTS_LONG: u32 = 25;
 
 /// MiB of log that a mount has to recover within two seconds.
@@ -87,7 +87,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
             for transport in TRANSPORTS {
                 other_transport(workspace, transport, long, tally);
             }
-            tally.step("bench tail, in small", || tail::smoke(workspace));
+            tally.step("bench tail, quick", || tail::smoke(workspace));
         }
     }
     tally.step("crash states", || {

@@ -42,7 +42,7 @@ pub(crate) struct Census {
     pub(crate) files: u64,
     pub(crate) directories: u64,
     pub(crate) symlinks: u64,
-    /// Names of a file beyond its first.
+    /// Number of names of files beyond the first name.
     pub(crate) hard_links: u64,
     pub(crate) bytes: u64,
 }

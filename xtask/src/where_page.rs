@@ -1,4 +1,4 @@
-//! `cargo xtask where`: every decider that `docs/WHERE.md` names exists, and no other does.
+//! `cargo xtask where`: checks the references of `docs/WHERE.md`.
 //!
 //! Each row of a table in that page names one or more `path::function`: a source file and a function, type,
 //! constant or macro that it declares. A path begins at the root of the repository or in [`CORE`], or is the end of
@@ -41,7 +41,7 @@ struct PageReference<'a> {
     names: Vec<&'a str>,
 }
 
-/// Looks up every reference, prints each that leads nowhere, and counts it as a failure.
+/// Looks up every reference, and prints and counts each failure.
 pub(crate) fn run(workspace: &Workspace) -> Result<StepOutcome> {
     let page = workspace.root.join(PAGE);
     if !page.exists() {
@@ -122,7 +122,7 @@ fn references(cell: &str) -> impl Iterator<Item = PageReference<'_>> {
     })
 }
 
-/// The source files that a reference may mean.
+/// The source files that a reference may name.
 struct Sources {
     root: PathBuf,
     files: Vec<PathBuf>,
@@ -152,7 +152,8 @@ impl Sources {
         Ok(())
     }
 
-    /// Succeeds if `named` has every function whose body contains `pattern`, and there is one.
+    /// Succeeds if at least one function body contains `pattern`, and `named` has every such
+    /// function.
     fn check_complete(&self, pattern: &str, named: &[PageReference<'_>]) -> Result<()> {
         let wanted = sites::pattern(pattern)?;
         let named: Vec<(PathBuf, &str)> = named

@@ -1,8 +1,8 @@
 //! `cargo xtask words`: sentences in the sources that the rules of language forbid.
 //!
-//! The check covers only what a pattern can find: comments that begin with a pronoun or a relative clause,
-//! and a few phrases of the project's former private language. Every finding is one line, with file and line
-//! number.
+//! The check covers only a few patterns: comments that begin with a pronoun or a relative clause,
+//! and phrases of the project's former private language. Every finding is one line, with file and
+//! line number.
 
 use std::{
     fs,

@@ -67,7 +67,7 @@ impl Programs {
         Self { data_layout: Some(data_layout.to_owned()), ..self }
     }
 
-    /// Adds mount options of `sfs-mount`.
+    /// Replaces the mount options of `sfs-mount` by `options`.
     pub(crate) fn with(self, options: Option<&'static str>) -> Self {
         Self { options: options.into_iter().collect(), ..self }
     }
@@ -100,8 +100,7 @@ impl Workspace {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has a parent")?;
         // This program is target/PROFILE/xtask, whatever the configured target directory is.
         let own = env::current_exe()?;
-        let target =
-            own.parent().and_then(Path::parent).context("where is the target directory?")?;
+        let target = own.parent().and_then(Path::parent).context("no target directory found")?;
         Ok(Self {
             root: root.to_owned(),
             target: target.to_owned(),

@@ -1,8 +1,9 @@
 //! Runs one row of the benchmark on a mounted filesystem and prints its cost.
 //!
 //! The line is: operations, bytes, then nanoseconds of wall time and of the client's, the daemon's
-//! and the kernel workers' CPU time. With `--count` the line goes on with the daemon's instructions
-//! in user space, those in the kernel (or `-`), and its system calls.
+//! and the kernel workers' CPU time. With `--count` the line continues with the number of the
+//! daemon's instructions in user space and in the kernel (`-` where the machine does not count
+//! them), and of its system calls.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -20,16 +21,16 @@ struct Arguments {
     /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Run a quick look instead of the published scale.
+    /// Run at the quick scale instead of the published one.
     #[arg(long)]
     quick: bool,
     /// Device below the filesystem, whose page cache is dropped too.
     #[arg(long)]
     device: Option<PathBuf>,
-    /// Process of the filesystem, whose CPU time counts.
+    /// Process of the filesystem, whose CPU time is counted.
     #[arg(long = "pid")]
     pids: Vec<u32>,
-    /// Ending of the names of kernel workers whose CPU time counts.
+    /// Ending of the names of kernel workers whose CPU time is counted.
     #[arg(long = "worker")]
     workers: Vec<String>,
     /// Count the instructions of the filesystem's processes, by perf(1).

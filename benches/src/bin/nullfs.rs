@@ -16,7 +16,7 @@ struct Arguments {
     /// Transport of requests; only root may choose another than the default.
     #[arg(long, default_value = "fuser")]
     transport: Transport,
-    /// Threads that serve; by default as many as sfs-mount starts.
+    /// Number of threads that serve requests; by default at least as many as sfs-mount starts.
     #[arg(long)]
     threads: Option<usize>,
     /// Keep file content on this device, which is overwritten: the cost of FUSE and a device.

@@ -51,30 +51,30 @@ enum Command {
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..=99))]
         percent: u64,
     },
-    /// Overwrite random blocks of this file, untimed.
+    /// Overwrite random blocks of the file of `fill`, untimed.
     Age {
         /// Amount, in MiB.
         #[arg(long)]
         mib: u64,
     },
-    /// Overwrite and sync random blocks of this file, by Zipf's law.
+    /// Overwrite and sync random blocks of the file of `fill`, by Zipf's law.
     Overwrite {
         /// Number of requests.
         #[arg(long)]
         requests: u64,
-        /// Number of overwrites of this seed that were made before.
+        /// Number of overwrites with this seed that were made earlier.
         #[arg(long, default_value_t = 0)]
         skipped: u64,
     },
-    /// The same overwrites, which arrive at random times whether or not earlier ones have ended.
+    /// Make the requests of `overwrite` at random times, whether or not earlier ones have ended.
     Arrivals {
         /// Number of requests.
         #[arg(long)]
         requests: u64,
-        /// Mean arrivals in a second.
+        /// Mean number of arrivals in a second.
         #[arg(long)]
         rate: f64,
-        /// Number of overwrites of this seed that were made before.
+        /// Number of overwrites with this seed that were made earlier.
         #[arg(long, default_value_t = 0)]
         skipped: u64,
     },
@@ -123,7 +123,7 @@ fn run(arguments: Arguments) -> Result<()> {
             zipf(skipped)?.measure(requests, Duration::MAX)?
         }
         Command::Arrivals { requests, rate, skipped } => {
-            ensure!(rate > 0.0, "--rate {rate}: not above zero");
+            ensure!(rate > 0.0, "--rate {rate}: must be above zero");
             let arrivals = Arrivals { requests, rate, seed };
             foreground::arrivals(&filling, &mut zipf(skipped)?, arrivals)?
         }

@@ -1,6 +1,6 @@
 //! The rows of asynchronous direct requests, which fio makes by libaio or io_uring.
 //!
-//! The times are those that fio reports, without its own start and end.
+//! The times are fio's own, which exclude its startup and exit.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use super::{Client, LoadDirectory, RowWork, Scale, buffer::BLOCK};
 /// Interface by which requests reach the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
-    /// By io_submit(2).
+    /// Requests by io_submit(2).
     Libaio,
-    /// By io_uring_enter(2).
+    /// Requests by io_uring_enter(2).
     Uring,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn run(
     depth: u64,
 ) -> Result<RowWork> {
     let output = command(place, scale, (engine, direction), depth).output();
-    let output = output.context("fio(1), of the package of this name")?;
+    let output = output.context("fio cannot be run: apt-get install fio")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let failed = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "fio: {}", failed.trim());

@@ -14,12 +14,13 @@ const EVENTS: [&str; 3] = ["instructions:u", "instructions:k", "raw_syscalls:sys
 /// Instructions and system calls of some processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Instructions in user space; `None` if the machine does not count them, as many virtual
-    /// machines.
+    /// Number of instructions in user space; `None` if the machine does not count them, as on many
+    /// virtual machines.
     pub user: Option<u64>,
-    /// Instructions in the kernel on behalf of the processes, interrupts in between included.
+    /// Number of instructions in the kernel on behalf of the processes, interrupts in between
+    /// included; `None` as for `user`.
     pub kernel: Option<u64>,
-    /// System calls.
+    /// Number of system calls.
     pub calls: u64,
 }
 
@@ -29,7 +30,7 @@ pub(super) struct Counter(Perf);
 impl Counter {
     /// Starts counting.
     pub(super) fn begin(pids: &[u32]) -> Result<Self> {
-        ensure!(!pids.is_empty(), "there is no process whose instructions could be counted");
+        ensure!(!pids.is_empty(), "--count needs the processes of the filesystem: add --pid");
         let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let perf = Perf::begin(|dir| {
             let report = dir.join("report").display().to_string();
@@ -44,7 +45,7 @@ impl Counter {
     pub(super) fn end(mut self) -> Result<Counts> {
         self.0.end()?;
         let report = fs::read_to_string(self.0.dir.join("report"))?;
-        read(&report).with_context(|| format!("perf counted: {report}"))
+        read(&report).with_context(|| format!("perf report: {report}"))
     }
 }
 
@@ -58,12 +59,12 @@ fn read(report: &str) -> Result<Counts> {
             Some("<not supported>") => Ok(None),
             count => {
                 let count = count.and_then(|count| count.parse().ok());
-                count.map(Some).with_context(|| format!("no {event}"))
+                count.map(Some).with_context(|| format!("no count of {event}"))
             }
         }
     };
     let [user, kernel, calls] = EVENTS.map(count);
-    Ok(Counts { user: user?, kernel: kernel?, calls: calls?.context("no system calls")? })
+    Ok(Counts { user: user?, kernel: kernel?, calls: calls?.context("no count of system calls")? })
 }
 
 #[cfg(test)]

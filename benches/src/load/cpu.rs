@@ -1,9 +1,9 @@
 //! CPU time of the client, the daemon and the kernel workers of a mount.
 //!
-//! The client is this process. The daemon is every thread of the given processes. A kernel worker
-//! counts if its name at the end is that of the given loop device or of the mount's write-back.
-//! Work that a worker did under an earlier name is not counted, so the sum for a kernel filesystem
-//! is a lower bound.
+//! The client is this process. The daemon is every thread of the given processes. The time of a
+//! kernel worker is counted if the worker's name, at the end of the row, ends with the name of the
+//! given loop device or of the mount's write-back. The time of a worker that has another name by
+//! then is missing, so the sum for a kernel filesystem is too low rather than too high.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 pub struct Clocks {
     client: Duration,
     daemon: Duration,
-    /// Times of kernel workers, by thread ID.
+    /// Time of each kernel worker by thread ID, and `true` if the worker belongs to the mount.
     workers: FxHashMap<u32, (Duration, bool)>,
 }
 
@@ -31,13 +31,13 @@ pub struct Cpu {
     pub workers: Duration,
 }
 
-/// Processes and kernel workers whose time counts.
+/// Processes and kernel workers whose time is counted.
 pub struct Watch {
     /// Processes of the filesystem.
     pub pids: Vec<u32>,
     /// Endings of the names of kernel workers: `loop3`, `flush-7:3`, `jbd2/loop3-8`.
     pub workers: Vec<String>,
-    /// `true` to count the instructions of the processes.
+    /// `true` if the instructions of the processes are counted.
     pub counts: bool,
     /// File for samples of all processors, if they are to be taken.
     pub profile: Option<PathBuf>,
@@ -50,7 +50,7 @@ impl Watch {
         let client = Duration::new(client.tv_sec as u64, client.tv_nsec as u32);
         let mut daemon = Duration::ZERO;
         for pid in &self.pids {
-            for task in fs::read_dir(format!("/proc/{pid}/task")).context("the daemon is gone")? {
+            for task in fs::read_dir(format!("/proc/{pid}/task")).context("the daemon has ended")? {
                 daemon += on_cpu(&format!("{}", task?.path().display())).unwrap_or_default();
             }
         }

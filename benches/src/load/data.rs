@@ -16,7 +16,7 @@ use super::{
     buffer::{AlignedBlock, BLOCK},
 };
 
-/// Requests between two readings of the clock.
+/// Number of requests between two readings of the clock.
 const CLOCK_EVERY: u64 = 32;
 
 /// Writes the whole file, so that the random rows only overwrite.

@@ -32,7 +32,7 @@ impl LoadDirectory {
         self.dir.join("many")
     }
 
-    /// Writes out everything so far, so that it does not disturb the measurement.
+    /// Writes out all earlier changes, so that their write-back does not disturb the measurement.
     pub(super) fn sync(&self) -> Result<()> {
         syncfs(File::open(&self.dir)?).context("syncfs")
     }
@@ -59,7 +59,7 @@ impl LoadDirectory {
     /// cache.
     pub(super) fn forget_names(&self) -> Result<()> {
         drop_pages(File::open(self.directory())?)?;
-        fs::write("/proc/sys/vm/drop_caches", "2").context("dropping names needs root")
+        fs::write("/proc/sys/vm/drop_caches", "2").context("dropping cached names: run as root")
     }
 }
 

@@ -15,7 +15,7 @@ use sfs_testkit::SeededRng;
 
 use super::{LoadDirectory, RowWork, Scale};
 
-/// Threads of the parallel rows.
+/// Number of threads of the parallel rows.
 const THREADS: u64 = 4;
 
 pub(super) fn create(

@@ -59,7 +59,7 @@ impl Perf {
         writeln!(self.orders, "{order}")?;
         let mut answer = String::new();
         self.answers.read_line(&mut answer)?;
-        ensure!(answer.contains("ack"), "perf said: {answer}");
+        ensure!(answer.contains("ack"), "unexpected answer of perf: {answer}");
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::{io, ops::Range, path::Path, sync::Arc};
 use parking_lot::Mutex;
 use sfs_device::{Access, BLOCK_SIZE, Block, Device, FileDevice, Stream};
 
-/// Blocks of the longest request, and one more for an unaligned start.
+/// Number of blocks of the longest request, and one more for an unaligned start.
 const REQUEST_MAX: usize = (1 << 20) / BLOCK_SIZE + 1;
 
 pub(super) struct Below {
@@ -27,7 +27,7 @@ impl Below {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let device = FileDevice::open(path, Access::ReadWrite).map_err(io::Error::other)?;
         if device.geometry().block_count <= REQUEST_MAX as u64 {
-            return Err(io::Error::other(format!("{}: too small", path.display())));
+            return Err(io::Error::other(format!("{}: the device is too small", path.display())));
         }
         Ok(Self { device, spare: Mutex::default() })
     }
@@ -42,7 +42,8 @@ impl Below {
         Ok(lent)
     }
 
-    /// Reads as [`Below::read`] does, into `room`; returns `false` if the device cannot.
+    /// Reads as [`Below::read`] does, into `room`; returns `false` if the offset, or the length or
+    /// alignment of `room`, does not allow it.
     pub(super) fn read_into(&self, offset: u64, len: usize, room: &mut [u8]) -> io::Result<bool> {
         let Some(blocks) = Block::room_for(offset, len, room) else { return Ok(false) };
         if !blocks.is_empty() {

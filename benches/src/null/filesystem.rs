@@ -80,8 +80,8 @@ fn done(reply: ReplyEmpty, result: Result<(), Errno>) {
     }
 }
 
-/// Calls `each` with cookie, node and name, from the entry after `cookie`, until it returns `true`
-/// for "full".
+/// Calls `each` with cookie, node and name, from the entry after `cookie`, until `each` returns
+/// `true` for "full".
 pub(super) fn entries(
     node: &NullNode,
     cookie: u64,
@@ -122,7 +122,7 @@ impl Filesystem for NullFs {
                 node.looked_up();
                 reply.entry(&TTL, &node.attr(), GENERATION);
             }
-            // Inode 0 is a name known to be absent, for as long as its time to live.
+            // Inode 0 means that the name is known to be absent during its time to live.
             Err(_) => reply.entry(&TTL, &absent(), GENERATION),
         }
     }

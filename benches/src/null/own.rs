@@ -46,8 +46,8 @@ impl AsRef<[u8]> for Content {
     }
 }
 
-/// Mounts at `dir`, as root, and serves. `mounted` runs in a thread of its own, since it waits for
-/// a reply.
+/// Mounts at `dir`, as root, and serves. `mounted` is called between mounting and serving, so it
+/// must not wait for a reply.
 pub(super) fn serve(
     dir: &Path,
     writeback: bool,
@@ -91,7 +91,7 @@ fn door(dir: &Path) -> io::Result<File> {
         "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other\0",
         door.as_raw_fd()
     );
-    let data = std::ffi::CStr::from_bytes_with_nul(data.as_bytes()).expect("the name has one end");
+    let data = std::ffi::CStr::from_bytes_with_nul(data.as_bytes()).expect("one NUL, at the end");
     mount("nullfs", dir, "fuse.nullfs", MountFlags::NOATIME, data)?;
     Ok(door)
 }
@@ -137,7 +137,7 @@ fn answer_below(
             node()?.change(|attr| attr.size = attr.size.max(end));
             Ok(Some(Reply::Written(write.data.len() as u32)))
         }
-        // Sizes count, not bytes in memory.
+        // The size is an attribute only: the store holds no bytes.
         FuseOperation::Setattr(set) => {
             let without = SetattrArgs { size: None, ..*set };
             let node = node()?;
@@ -235,7 +235,7 @@ fn answer(store: &Store, request: &FuseRequest<'_>) -> Result<Reply<Content>, Er
         | FuseOperation::Fsync { .. }
         | FuseOperation::Fsyncdir { .. }
         | FuseOperation::Destroy => Ok(Reply::Done),
-        // Opendir, too: the kernel does not ask again.
+        // Opendir, too: after this error the kernel does not send it again.
         _ => Err(Errno::NOT_IMPLEMENTED),
     }
 }
@@ -264,7 +264,7 @@ fn directory(node: &NullNode, cookie: u64, len_max: u32, plus: bool) -> Director
         if !plus {
             return !directory.add(&listed);
         }
-        // The kernel counts every entry given but the two dots.
+        // The kernel counts every returned entry except the two dots.
         let file = (cookie > 2).then(|| entry(&attr));
         let full = !directory.add_with(&listed, file.as_ref());
         if !full && cookie > 2 {

@@ -1,8 +1,8 @@
 //! Programs that run beside a foreground load, each a process in a session of its own.
 //!
-//! The kernel shares processors by session, so that the foreground has its share as from another
-//! terminal. A background program answers each line on its standard input with the work that it has
-//! done so far, and ends with its input.
+//! The kernel shares processors by session, so the foreground gets the same share as beside a
+//! program in another terminal. A background program answers each line on its standard input with
+//! the work that it has done so far, and ends with its input.
 
 use std::{
     fs::{self, File},
@@ -50,7 +50,7 @@ impl Background {
         }
     }
 
-    /// Converts work to the unit of the reports.
+    /// Returns the rate of `done` in `secs` seconds, in the unit of the reports.
     fn rate(self, done: u64, secs: f64) -> f64 {
         let scale = if self == Self::Copy { 1.0 } else { 1e6 };
         done as f64 / scale / secs
@@ -115,7 +115,8 @@ fn copy(place: &Playground) -> Result<()> {
     Ok(())
 }
 
-/// Copies a directory as `cp -r` does. In this process, so that it ends with it.
+/// Copies a directory as `cp -r` does, but in this process, so that the copying ends with the
+/// process.
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir(to)?;
     for entry in fs::read_dir(from)? {
@@ -150,11 +151,11 @@ impl RunningBackground {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = child.context("starting the background program")?;
         let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().context("a standard output")?);
+        let output = BufReader::new(child.stdout.take().context("the child has no output pipe")?);
         Ok(Self { background, child, input, output, began: (Instant::now(), 0) })
     }
 
-    /// Begins the time over which the rate is taken.
+    /// Begins the time over which the rate is measured.
     ///
     /// # Errors
     ///
@@ -176,7 +177,7 @@ impl RunningBackground {
     }
 
     fn done(&mut self) -> Result<u64> {
-        let input = self.input.as_mut().context("the input of the background program")?;
+        let input = self.input.as_mut().context("the child has no input pipe")?;
         let mut line = String::new();
         // A program that has ended reports its reason on standard error.
         let asked = input.write_all(b"\n").and_then(|()| input.flush());

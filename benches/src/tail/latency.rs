@@ -22,18 +22,18 @@ pub struct CallLatency {
     pub p99_ns: u64,
     /// 99.9th percentile.
     pub p999_ns: u64,
-    /// Longest request.
+    /// Duration of the longest request.
     pub longest_ns: u64,
 }
 
 /// Result of a foreground load.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
-    /// Rounds of the load, in each of which most kinds of request occur once.
+    /// Number of rounds of the load; in each, most kinds of request occur once.
     pub rounds: u64,
     /// Time of all rounds, in seconds.
     pub secs: f64,
-    /// Work of each background program in that time, in its own unit per second.
+    /// Rate of each background program in that time, by the unit of the rate.
     pub background: BTreeMap<&'static str, f64>,
     /// Latency by the name of the call.
     pub calls: BTreeMap<&'static str, CallLatency>,

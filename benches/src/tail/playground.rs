@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use rustix::fs::syncfs;
 
-/// Names in each directory of cold names.
+/// Number of names in each directory of cold names.
 const NAMES_PER_DIRECTORY: u64 = 512;
 
 /// A directory on the filesystem under test.
@@ -78,7 +78,7 @@ impl Playground {
         names.div_ceil(NAMES_PER_DIRECTORY)
     }
 
-    /// Writes out everything so far.
+    /// Writes out all earlier changes.
     pub(super) fn sync(&self) -> Result<()> {
         syncfs(File::open(&self.dir)?).context("syncfs")
     }

@@ -12,7 +12,7 @@ use sfs_testkit::SeededRng;
 
 use super::Playground;
 
-/// Amounts of data in the playground. The preparation and the loads need the same ones.
+/// Amounts of data in the playground. The preparation and the loads need the same amounts.
 #[derive(Args, Clone, Debug)]
 pub struct Amounts {
     /// Length of the file of which random blocks are read, in MiB.
@@ -32,7 +32,7 @@ pub struct Amounts {
     pub tree_files: u64,
 }
 
-/// Files in each directory of the tree that is copied.
+/// Number of files in each directory of the tree that is copied.
 const TREE_FILES_PER_DIRECTORY: u64 = 100;
 
 /// Lengths of the files in the tree that is copied, in bytes.

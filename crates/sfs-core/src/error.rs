@@ -63,7 +63,7 @@ pub enum Error {
     #[error("the volume is read-only")]
     ReadOnly,
     /// Writing has stopped, because a write failed or the volume was shut down. Data that is not durable is lost.
-    #[error("nothing is written any more since a write failed, or the volume was shut down")]
+    #[error("writing has stopped, because a write failed or the volume was shut down")]
     Stopped,
     /// The image is damaged.
     #[error("{0}")]
@@ -72,11 +72,11 @@ pub enum Error {
     #[error("{0}")]
     Incompatible(#[from] Incompatibility),
     /// The device is smaller than the volume.
-    #[error("the device has {device} blocks, but its volume {volume}")]
+    #[error("the device has {device} blocks, but its volume has {volume}")]
     DeviceTooSmall {
-        /// Blocks of the device.
+        /// Number of blocks of the device.
         device: u64,
-        /// Blocks of the volume.
+        /// Number of blocks of the volume.
         volume: u64,
     },
     /// The device failed a request.

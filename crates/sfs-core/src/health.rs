@@ -1,9 +1,9 @@
 //! Health of an open volume: the errors met so far, and whether writing has ended.
 //!
-//! Every component counts the errors of the image and of the device here, without waiting for a device request. Each
-//! checkpoint stores the counts. The first failure that ends writing is also recorded in the superblock, by
-//! [`SuperblockStore`] and outside all locks, as ext4 does. Writing that has ended never resumes in this mount;
-//! memory can still be read.
+//! Every component counts the errors of the image and of the device here, without waiting for a
+//! device request. Each checkpoint stores the counts. The first failure that ends writing is also
+//! recorded in the superblock, by [`SuperblockStore`] and outside all locks, as ext4 does. Writing
+//! that has ended never resumes in this mount; reading continues.
 
 mod superblocks;
 
@@ -24,9 +24,9 @@ pub(crate) use superblocks::{SuperblockCopies, SuperblockStore};
 #[derive(Debug)]
 pub(crate) struct Health {
     record: Mutex<Record>,
-    /// `true` since a write has failed or the volume was shut down: the volume does not write any more.
+    /// `true` if writing has ended: a write failed, or the volume was shut down.
     is_stopped: AtomicBool,
-    /// `true` since [`Health::shut_down`].
+    /// `true` after [`Health::shut_down`].
     is_shut_down: AtomicBool,
     is_read_only: bool,
     reaction: ErrorReaction,
@@ -37,11 +37,11 @@ pub(crate) struct Health {
 #[derive(Debug, Default)]
 struct Record {
     remembered: Remembered,
-    /// An error of a kind that never occurred before waits for a checkpoint.
+    /// `true` if an error of a kind that never occurred before waits for a checkpoint.
     has_new_kind: bool,
-    /// The mount is writable and complete: failures may be recorded in the superblock.
+    /// `true` if the mount is writable and complete: failures may be recorded in the superblock.
     records_failures: bool,
-    /// The failure in `remembered` still has to be written to the superblock.
+    /// `true` if the failure in `remembered` still has to be written to the superblock.
     failure_pending: bool,
 }
 
@@ -91,7 +91,8 @@ impl Health {
     ///
     /// # Errors
     ///
-    /// Always [`Error::Stopped`]: the data is lost, which must not look like a change that was refused.
+    /// [`Error::Stopped`] even after a failed write: the data is lost, which must not look like a
+    /// refused change.
     pub(crate) fn check_running(&self) -> Result<()> {
         if self.has_stopped() { Err(Error::Stopped) } else { Ok(()) }
     }

@@ -125,7 +125,8 @@ impl VolumeDevice {
         Ok(())
     }
 
-    /// Writes `block` at `address`, uncounted. Recovery and repair do so; an error does not end writing.
+    /// Writes `block` at `address`, uncounted, for recovery and repair. An error does not end
+    /// writing.
     pub(crate) fn write_block(&self, address: u64, block: &Block, stream: Stream) -> Result<()> {
         Ok(self.device.write(address, &[std::slice::from_ref(block)], stream)?)
     }

@@ -1,10 +1,11 @@
 //! The SFS filesystem: a log of segments and one tree, without threads, clock, entropy or FUSE.
 //!
-//! Layers from the bottom to the top; a module imports only from those before it:
-//! `lock_rank`, `mutant`; `format`; `error`; `memory`; `request`; `counters`; `policy`; `segments`; `tree`; `health`;
-//! `io`; `metadata`; `files`; `log`; `reserves`; `writeback`; `clean`; `space`; `recovery`; `volume`.
-//! `cargo xtask imports` checks it. `docs/ARCHITECTURE.md` walks through them, `docs/DESIGN.md` explains the design,
-//! `docs/FORMAT.md` the bytes, and `docs/SEMANTICS.md` the promises.
+//! Layers from the bottom to the top; a module imports only from those before it: `lock_rank`,
+//! `mutant`; `format`; `error`; `memory`; `request`; `counters`; `policy`; `segments`; `tree`;
+//! `health`; `io`; `metadata`; `files`; `log`; `reserves`; `writeback`; `clean`; `space`;
+//! `recovery`; `volume`. `cargo xtask imports` checks the order. `docs/ARCHITECTURE.md` describes
+//! the layers, `docs/DESIGN.md` the design, `docs/FORMAT.md` the bytes, and `docs/SEMANTICS.md` the
+//! promises.
 #![forbid(unsafe_code)]
 
 mod clean;

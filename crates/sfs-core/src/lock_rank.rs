@@ -1,31 +1,32 @@
 //! Ranks of locks: the order in which one thread may take them, checked in debug builds.
 //!
-//! This file is the table of all locks of the core. A thread takes locks in ascending rank; taking a lock of the same
-//! or a lower rank than one it holds panics in debug builds, so every test checks the order. Two cases are allowed: a
-//! commit holds `InodeState::data` of many files, and an attempt that does not wait may be out of order. Locks of the last
-//! group guard a few lines each and are not checked. Two of them are held while another is taken: `DirtyData::files` before
+//! This file is the table of all locks of the core. A thread takes locks in ascending rank; taking
+//! a lock of the same or a lower rank than one it holds panics in debug builds, so every test
+//! checks the order. Two cases are allowed: a commit holds `InodeState::data` of many files, and an
+//! attempt that does not wait may be out of order. Locks without a rank guard a few lines each and
+//! are not checked. Two of them are held while another is taken: `DirtyData::files` before
 //! `DirtyData::ordered`, and `Cleaner::excluded` before `Health::record`.
 //!
 //! | rank | lock | guards | held across device requests |
 //! |---|---|---|---|
-//! | 1 | `Admission::lock` | which writer may use the last free blocks | yes |
+//! | 1 | `Admission::lock` | the right of one writer to the last free blocks | yes |
 //! | 2 | `InodeState::io` | content of one file: readers share it, writers and truncation own it | yes |
 //! | 3 | `Cleaner::round` | the cleaning round of the background | yes |
 //! | 4 | `LogWriter::state` | the log: batches are built and written one after the other | yes |
 //! | 5 | `MetadataStore::metadata` | tree, usage table, policies, changes for the next delta | no; only the rebuild by `sfs-fsck`, which has one thread, writes under it |
-//! | 6 | `InodeTable::shards` | which inodes are in memory | no |
+//! | 6 | `InodeTable::shards` | the set of inodes in memory | no |
 //! | 7 | `InodeState::data` | dirty blocks and pending attributes of one file | no |
-//! | – | `DirtyData::files`, then `DirtyData::ordered` | which files are dirty | no |
+//! | – | `DirtyData::files`, then `DirtyData::ordered` | the set of dirty files | no |
 //! | – | `VolumeDevice::in_flight` | blocks on their way to the device | no |
 //! | – | `Cleaner::excluded` | segments that the cleaner must not choose | no |
 //! | – | `Cleaner::futility` | the state in which cleaning gained nothing | no |
 //! | – | `Discards::segments` | Clean segments to discard | no |
 //! | – | `Orphans::queue` | inodes to delete | no |
 //! | – | `SyncQueue` | syncs that wait | no |
-//! | – | `Schedule::times` | when background work is due | no |
+//! | – | `Schedule::times` | the due times of background work | no |
 //! | – | `Health::record` | error counts | no |
 //! | – | `SuperblockStore::copies` | the superblock; taken with no other lock held | yes |
-//! | – | `DirtyData::errors` | losses of the volume that callers have to be told | no |
+//! | – | `DirtyData::errors` | losses of the volume that have to be reported to callers | no |
 //! | – | `MetadataStore::unread` | nodes that the device failed to read | no |
 //! | – | `PoolState::classes` | free memory | no |
 

@@ -1,9 +1,9 @@
 //! The log: heads that append chunks to open segments, and one writer.
 //!
-//! [`LogState`] says where the log stands; [`LogWriter`] owns it and writes. [`Batch`] lays the blocks of a commit
-//! or checkpoint out over the heads. [`ChunkReader`] reads chunks back, for recovery and for cleaning. Chunks are
-//! numbered without a gap, each repeats the checksum of the one before, and the last chunk of a batch has the END
-//! flag.
+//! [`LogState`] is the position of the log; [`LogWriter`] owns the state and writes. [`Batch`] lays
+//! the blocks of a commit or checkpoint out over the heads. [`ChunkReader`] reads chunks back, for
+//! recovery and for cleaning. Chunks are numbered without a gap, each repeats the checksum of the
+//! one before, and the last chunk of a batch has the END flag.
 
 mod batch;
 mod heads;
@@ -24,13 +24,13 @@ pub(crate) struct LogState {
     pub(crate) heads: Heads,
     /// Sequence number of the next chunk.
     pub(crate) next_sequence: u64,
-    /// Checksum of the chunk before it.
+    /// Checksum of the last chunk, which the next chunk repeats.
     pub(crate) previous: u32,
     /// `true` if chunks have been written since the last flush.
     pub(crate) unflushed: bool,
     /// Value of `next_sequence` at the last flush: chunks before it are durable.
     pub(crate) flushed: u64,
-    /// Blocks written since the last checkpoint.
+    /// Number of blocks written since the last checkpoint.
     pub(crate) blocks_since_checkpoint: u64,
     /// Number of the last checkpoint.
     pub(crate) checkpoint: u64,
@@ -40,9 +40,9 @@ pub(crate) struct LogState {
     pub(crate) mount_count: u64,
     /// Era that the next chunk names.
     pub(crate) era: LogEra,
-    /// Bytes that users wrote in earlier mounts.
+    /// Number of bytes that users wrote in earlier mounts.
     pub(crate) user_bytes_before: u64,
-    /// Bytes that went to the device in earlier mounts.
+    /// Number of bytes that went to the device in earlier mounts.
     pub(crate) device_bytes_before: u64,
     /// Extension records that the next checkpoint repeats.
     pub(crate) extensions: Extensions,

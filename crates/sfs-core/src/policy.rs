@@ -1,9 +1,11 @@
-//! Policies: which blocks are written to the same segment, and which segment is cleaned next.
+//! Policies: the grouping of blocks that are written to the same segment, and the choice of the
+//! segment that is cleaned next.
 //!
-//! A [`GroupingPolicy`] assigns a block to a group; each group has its own open segment. A [`VictimPolicy`]
-//! scores a Sealed segment; the cleaner takes the one with the highest score. [`grouping_policy`] and
-//! [`victim_policy`] make a policy from its name. A policy decides from its arguments alone: it allocates
-//! only when it is made, takes no lock and reads no clock. The volume and the laboratory run the same code.
+//! A [`GroupingPolicy`] assigns a block to a group; each group has its own open segment. A
+//! [`VictimPolicy`] scores a Sealed segment; the cleaner takes the one with the highest score.
+//! [`grouping_policy`] and [`victim_policy`] make a policy from its name. A policy decides from its
+//! arguments and its own state alone: it allocates memory only when it is made, takes no lock and
+//! reads no clock. The volume and the laboratory run the same code.
 //!
 //! Time is in *ticks* of the write clock. A tick is a number of blocks that users write, so ages stand still
 //! while the volume is idle.
@@ -48,13 +50,13 @@ pub trait StateBound {
 
 impl<P: SavedState> StateBound for P {
     fn state_len_max(&self) -> usize {
-        const { assert!(P::STATE_LEN_MAX <= POLICY_STATE_LEN_MAX, "a checkpoint has no room for it") }
+        const { assert!(P::STATE_LEN_MAX <= POLICY_STATE_LEN_MAX, "the saved state is too long") }
         P::STATE_LEN_MAX
     }
 }
 
-/// Returns the blocks in a tick, log2, for a volume of `blocks`: the volume is 2^18 to 2^19 ticks long, or a
-/// tick is one block.
+/// Returns the base-2 logarithm of the blocks in a tick, for a volume of `blocks` blocks: the
+/// volume is 2^18 to 2^19 ticks long, or a tick is one block.
 pub fn tick_blocks_log2(blocks: u64) -> u32 {
     blocks.max(1).ilog2().saturating_sub(18)
 }

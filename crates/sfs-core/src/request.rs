@@ -50,7 +50,8 @@ pub struct DirectoryEntry<'a> {
     pub inode: Option<Inode>,
 }
 
-/// Attributes to change; `None` leaves one as it is. `ctime` becomes the caller's time unless given.
+/// Attributes to change; `None` leaves an attribute as it is. `ctime` becomes the caller's time
+/// unless given.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttributeChanges {
     /// Permission bits.
@@ -59,19 +60,21 @@ pub struct AttributeChanges {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Length: truncation or extension.
+    /// Size in bytes, to which the file is truncated or extended.
     pub size: Option<u64>,
-    /// Last access.
+    /// Time of the last access.
     pub atime: Option<Timestamp>,
-    /// Last change of content.
+    /// Time of the last change of content.
     pub mtime: Option<Timestamp>,
-    /// Last change of attributes.
+    /// Time of the last change of attributes.
     pub ctime: Option<Timestamp>,
-    /// Birth.
+    /// Time of birth.
     pub btime: Option<Timestamp>,
-    /// Clear suid, sgid and `security.capability`, as a truncation by a user other than root does.
+    /// `true` if suid, sgid and `security.capability` are cleared, as in a truncation by a user
+    /// other than root.
     pub kill_privileges: bool,
-    /// Leave times that are not given unchanged: the kernel's write-back cache keeps the times of a regular file.
+    /// `true` if times that are not given stay unchanged: the kernel's write-back cache keeps the
+    /// times of a regular file.
     pub keep_times: bool,
 }
 
@@ -85,25 +88,25 @@ impl AttributeChanges {
 /// The options of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteMode {
-    /// Leave the times unchanged: the kernel's write-back cache keeps them.
+    /// `true` if the times stay unchanged: the kernel's write-back cache keeps them.
     pub keep_times: bool,
-    /// Clear suid, sgid and `security.capability`.
+    /// `true` if suid, sgid and `security.capability` are cleared.
     pub kill_privileges: bool,
 }
 
 /// The effect of `rename` on an existing new name, and on the old name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
-    /// Replace an existing file.
+    /// Replaces an existing file.
     Replace,
-    /// Fail with [`crate::Error::Exists`] if the new name exists.
+    /// Fails with [`crate::Error::Exists`] if the new name exists.
     NoReplace,
-    /// Exchange the two files; both names have to exist.
+    /// Exchanges the two files; both names have to exist.
     Exchange,
-    /// Replace an existing file, and leave a whiteout at the old name: a character device 0:0 without permissions, with
-    /// which overlayfs hides a file of a lower layer.
+    /// Replaces an existing file, and leaves a whiteout at the old name: a character device 0:0
+    /// without permissions, with which overlayfs hides a file of a lower layer.
     Whiteout,
-    /// As [`RenameMode::NoReplace`], and leave a whiteout at the old name.
+    /// Fails as [`RenameMode::NoReplace`] does; otherwise leaves a whiteout at the old name.
     WhiteoutNoReplace,
 }
 
@@ -122,7 +125,7 @@ impl RenameMode {
 /// The condition on an existing attribute in `set_xattr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrMode {
-    /// Create or replace the attribute.
+    /// Creates or replaces the attribute.
     Any,
     /// The attribute must not exist.
     Create,

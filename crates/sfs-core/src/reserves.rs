@@ -1,31 +1,31 @@
 //! Reserves: Clean segments that every step leaves for the steps that must always be possible.
 //!
-//! A checkpoint must always fit; before it, one segment must always be cleanable; and a commit by a user leaves
-//! both. All reserves of the core are here, as pure functions of the metadata.
+//! A checkpoint must always fit; before it, one segment must always be cleanable; and a commit by a
+//! user leaves room for both. All reserves of the core are here, as pure functions of the metadata.
 
 use crate::format::Layout;
 use crate::log::Batch;
 use crate::metadata::Metadata;
 
-/// Segments that a short delta may open: the delta may cross into one more.
+/// Number of segments that a short delta may open: the delta may cross into one more segment.
 pub(crate) const DELTA_SEGMENTS: usize = 1;
 
-/// Nodes that a checkpoint makes dirty itself, besides those that scale with the number of changes: nodes of the usage
-/// table, and their parents.
+/// Number of nodes that a checkpoint makes dirty itself, besides the nodes that scale with the
+/// number of changes: nodes of the usage table, and their parents.
 const CHECKPOINT_NODES: usize = 16;
 
-/// Nodes that these may be split into.
+/// Number of nodes that splits of these nodes may add.
 const CHECKPOINT_SPLITS: usize = 2;
 
-/// Segments that cleaning one segment may open: the next one of the head, one for the delta, and one more because two
-/// checkpoints may each fill a segment in part.
+/// Number of segments that cleaning one segment may open: the next one of the head, one for the
+/// delta, and one more because two checkpoints may each fill a segment in part.
 const CLEANING_SEGMENTS: usize = 3;
 
-/// Segments that a small commit may open, and one that gives early warning.
+/// Number of segments that a small commit may open, plus one that gives early warning.
 pub(crate) const COMMIT_SEGMENTS: usize = 4;
 
-/// Returns the segments that the next checkpoint may have to open when `changed_leaves` more leaves are changed
-/// before it.
+/// Returns the number of segments that the next checkpoint may have to open when `changed_leaves`
+/// more leaves are changed before it.
 pub(crate) fn checkpoint_segments(
     layout: &Layout,
     metadata: &Metadata,
@@ -42,8 +42,9 @@ pub(crate) fn checkpoint_segments(
     (nodes + CHECKPOINT_SPLITS).div_ceil(Batch::segment_data_blocks(layout))
 }
 
-/// Returns the segments that a commit which changes `changed_leaves` leaves Clean, so that a segment can always be
-/// cleaned and the checkpoint that releases it can be written.
+/// Returns the number of segments that a commit which changes `changed_leaves` leaves has to keep
+/// Clean, so that a segment can always be cleaned and the checkpoint that releases it can be
+/// written.
 pub(crate) fn cleaning_segments(
     layout: &Layout,
     metadata: &Metadata,
@@ -60,13 +61,14 @@ pub(crate) fn clean_target_segments(layout: &Layout, metadata: &Metadata) -> usi
     metadata.wanted_segments().clamp(least, least + usize::from(metadata.grouping.group_count()))
 }
 
-/// Returns the segments that are Clean or Drained.
+/// Returns the number of segments that are Clean or Drained.
 pub(crate) fn free_segments(metadata: &Metadata) -> usize {
     let usage = &metadata.usage;
     usage.clean_count() + usage.releasable_count() + usage.pinned_count()
 }
 
-/// Returns the segments that will be Clean after a checkpoint, without those that the checkpoint itself takes.
+/// Returns the number of segments that will be Clean after a checkpoint, without the segments that
+/// the checkpoint itself takes.
 pub(crate) fn reclaimable_segments(layout: &Layout, metadata: &Metadata) -> usize {
     free_segments(metadata).saturating_sub(checkpoint_segments(layout, metadata, 0))
 }

@@ -1,11 +1,11 @@
-//! Space: decides what happens in a mounted volume when Clean segments or memory are short.
+//! Space: decides the next step of a mounted volume when Clean segments or memory are short.
 //!
-//! [`SpaceControl`] conducts the leaf steps: commit, checkpoint, cleaning, release, deletion. A step that lacks
-//! segments returns a
-//! [`Shortage`](crate::writeback::Shortage), and `SpaceControl::reclaim` is the only loop that makes segments
-//! Clean. [`Admission`] lets a writer in only if its blocks can be written later, so that ENOSPC is answered before
-//! anything has changed. Deleting is never refused. The thresholds of checkpoints are in `checkpoint_due`, those of
-//! writers in `throttle`.
+//! [`SpaceControl`] runs the leaf steps: commit, checkpoint, cleaning, release, deletion. A step
+//! that lacks segments returns a [`Shortage`](crate::writeback::Shortage), and
+//! `SpaceControl::reclaim` is the only loop that makes segments Clean. [`Admission`] admits a
+//! writer only if its blocks can be written later, so that ENOSPC is returned before anything has
+//! changed. Deleting is never refused. The thresholds of checkpoints are in `checkpoint_due`, those
+//! of writers in `throttle`.
 
 mod admission;
 mod background_steps;

@@ -1,9 +1,9 @@
 //! The metadata map: a copy-on-write B+tree of 4 KiB nodes, in memory.
 //!
-//! A lookup or change that needs a node which is not in memory returns [`NodeNotCached`] and has changed nothing; the
-//! caller reads the node, gives it with [`Tree::insert`] and tries again. [`Tree::write_out`] moves all dirty nodes to
-//! new addresses. Nodes from a device, forged or not, cannot make the tree panic or loop. The tree does not
-//! know what an item means.
+//! A lookup or change that needs a node which is not in memory returns [`NodeNotCached`] and has
+//! changed nothing; the caller reads the node, inserts it with [`Tree::insert`] and tries again.
+//! [`Tree::write_out`] moves all dirty nodes to new addresses. Nodes from a device, forged or not,
+//! cannot make the tree panic or loop. The tree does not know the meaning of its items.
 
 mod descent;
 mod edit;

@@ -1,10 +1,11 @@
-//! The volume: a thin face over the components of an open filesystem.
+//! The volume: a thin interface to the components of an open filesystem.
 //!
 //! Operations on names, attributes and content are here, one file each. Operations read the tree by
-//! [`MetadataStore::read_txn`], change it by `Volume::change`, and leave space, write-back and cleaning to
-//! [`SpaceControl`]. Any number of threads may call. A reader waits for its own device requests, for changes of the
-//! same file, and for short holds of the metadata lock. `docs/SEMANTICS.md` has the promises to users,
-//! [`crate::lock_rank`] the order of the locks.
+//! [`MetadataStore::read_txn`], change it by `Volume::change`, and leave space, write-back and
+//! cleaning to [`SpaceControl`]. Any number of threads may run operations at the same time. A
+//! reader waits for its own device requests, for changes of the same file, and for short holds of
+//! the metadata lock. `docs/SEMANTICS.md` states the guarantees for users, and [`crate::lock_rank`]
+//! the order of the locks.
 
 mod attributes;
 mod audit;

@@ -1,8 +1,9 @@
 //! Write-back: dirty data and changed metadata become batches of the log, and checkpoints.
 //!
-//! A commit goes through these steps: [`CommitRequest`] (what is asked for), `plan` (blocks of each file), `staged`
-//! (blocks with groups), [`data_layout`] and `budget` (whether they fit), [`BatchBuilder`] (addresses, delta,
-//! chunks), [`Committer`] (writing). [`Checkpointer`] writes the tree.
+//! A commit goes through these steps: [`CommitRequest`] (the selected data), `plan` (blocks of each
+//! file), `staged` (blocks with groups), [`data_layout`] and `budget` (whether they fit),
+//! [`BatchBuilder`] (addresses, delta, chunks), [`Committer`] (writing). [`Checkpointer`] writes
+//! the tree.
 //!
 //! Committer and checkpointer are leaf steps, which return a [`Shortage`] to their caller and never call each
 //! other. Module `space` decides which step follows a shortage.

@@ -16,7 +16,7 @@ use sfs_device::{BLOCK_SIZE, Block};
 const VOLUME: u64 = 7;
 const AT: u64 = 16;
 
-/// Returns bytes that are often at the edge of counts and lengths.
+/// Returns a strategy for bytes that are often edge values of counts and lengths.
 fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![4 => Just(0u8), 1 => Just(1), 1 => Just(0x7f), 1 => Just(0xff), 3 => any::<u8>()]
 }

@@ -12,8 +12,8 @@ const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 /// Minimum number of items of the usage table in a leaf.
 const ITEMS_PER_LEAF: u64 = 3;
 
-/// Returns the reads that mounting a used, cleanly unmounted volume of `bytes` takes, and the most leaves that its
-/// usage table can have.
+/// Returns the number of reads of a mount of a used, cleanly unmounted volume of `bytes` bytes, and
+/// the maximum number of leaves of its usage table.
 fn mount_reads(bytes: u64) -> (u64, u64) {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(bytes / 4096), Keep::Counts));
     let layout = Layout::new(bytes / 4096, 2048, 0).expect("the layout fits");

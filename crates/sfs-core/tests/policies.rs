@@ -13,10 +13,10 @@ const SEGMENTS: u32 = 300;
 const SEGMENT_BLOCKS: u32 = 64;
 const BLOCKS: u64 = SEGMENTS as u64 * SEGMENT_BLOCKS as u64;
 
-/// Blocks of the file that is overwritten.
+/// Number of blocks of the file that is overwritten.
 const FILE_BLOCKS: u32 = 2048;
 
-/// Writes to the file.
+/// Number of writes to the file.
 const WRITES: u32 = 20_000;
 
 /// Returns segments of all ages, utilizations and groups, different in each `round`.
@@ -131,7 +131,7 @@ fn victim_policies_do_not_allocate() {
     }
 }
 
-/// Words in the source of locks, clocks, threads and the environment.
+/// Words that name locks, clocks, threads, files and the environment in the source.
 const OUTSIDE: &[&str] = &[
     "std::time",
     "SystemTime",

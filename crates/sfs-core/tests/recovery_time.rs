@@ -17,21 +17,22 @@ use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
 
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 
-/// MiB of log that the test rolls forward without `SFS_LOG_MIB`.
+/// Size in MiB of the log that the test rolls forward without `SFS_LOG_MIB`.
 const LOG_MIB: u64 = 16;
 
-/// MiB of log for which [`TIME_MAX`] holds.
+/// Size in MiB of the log for which [`TIME_MAX`] holds.
 const LOG_MIB_LIMIT: u64 = 1024;
 /// Maximum processor time for [`LOG_MIB_LIMIT`].
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Bytes allowed besides the budgets: for the usage table, the batch that is being read, and the test itself.
+/// Number of bytes allowed besides the budgets: for the usage table, the batch that is being read,
+/// and the test itself.
 const MEMORY_BESIDE_BUDGETS: u64 = 32 << 20;
 
-/// Blocks that one message carries from process to process.
+/// Number of blocks that one message carries from process to process.
 const MESSAGE_BLOCKS: u64 = 256;
 
-/// Variable that is set for the process that mounts, to the name of the load.
+/// Environment variable with the name of the load, set for the process that mounts.
 const LOAD: &str = "SFS_RECOVERED_LOAD";
 
 /// Name of the file that is synced last.
@@ -43,7 +44,7 @@ fn caller() -> Caller {
 
 fn log_mib() -> u64 {
     match env::var("SFS_LOG_MIB") {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("SFS_LOG_MIB={text} is no number")),
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("SFS_LOG_MIB={text} is not a number")),
         Err(_) => LOG_MIB,
     }
 }
@@ -52,7 +53,8 @@ fn open(device: &Arc<RamDevice>) -> Volume {
     Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("the volume opens")
 }
 
-/// Returns the blocks of a device that holds the log three times, so that no segment is cleaned.
+/// Returns the number of blocks of a device that holds the log three times, so that no segment is
+/// cleaned.
 fn device_blocks() -> u64 {
     (3 * log_mib() + 512) << 20 >> 12
 }

@@ -1,4 +1,4 @@
-//! The tree against an ordered map, over a map of blocks as the device.
+//! Comparison of the tree with an ordered map. A map of blocks serves as the device.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -93,7 +93,7 @@ impl Flash {
             let node =
                 VerifiedNode::decode(&*self.blocks[&address], VOLUME, &missing, Tolerance::Exact)
                     .unwrap();
-            assert!(found.insert(address), "two ways lead to {missing:?}");
+            assert!(found.insert(address), "two paths lead to {missing:?}");
             assert!(level == 0 || node.first_key().is_some(), "{missing:?} is empty");
             todo.extend(node.children());
         }
@@ -141,7 +141,7 @@ fn any_step() -> impl Strategy<Value = TreeStep> {
     ]
 }
 
-/// The tree, the device, and the model that they must equal.
+/// Tree, its device, and an ordered map that must have the same items as the tree.
 struct Trial {
     tree: Tree,
     flash: Flash,
@@ -210,7 +210,7 @@ impl Trial {
         }
     }
 
-    /// Relocates a node as the cleaner does with one that it finds in a segment.
+    /// Relocates a node, as the cleaner relocates a node that it finds in a segment.
     fn relocate(&mut self, nth: usize) {
         let mut addresses: Vec<u64> = self.flash.blocks.keys().copied().collect();
         addresses.sort_unstable();

@@ -21,7 +21,7 @@ fn key(n: u64) -> Key {
     Key::new(n, ItemKind::Mapping, n)
 }
 
-/// One modification of a node; `nth` selects its place.
+/// One modification of a node; `nth` selects the node.
 #[derive(Clone, Debug)]
 struct Forgery {
     nth: usize,
@@ -162,7 +162,7 @@ fn run<T>(
     panic!("twenty nodes are not enough for one look into a tree of three levels");
 }
 
-/// Returns the items right above and right below `n`.
+/// Returns the first item from `n` on and the last item before `n`.
 fn search_tree(tree: &mut Tree, blocks: &Blocks, n: u64) -> Vec<(Key, Vec<u8>)> {
     let key = key(n);
     let owned = |item: Option<(Key, &[u8])>| item.map(|(key, value)| (key, value.to_vec()));
@@ -173,7 +173,8 @@ fn search_tree(tree: &mut Tree, blocks: &Blocks, n: u64) -> Vec<(Key, Vec<u8>)> 
     above.into_iter().chain(below).collect()
 }
 
-/// Checks that each item found by a search can be read by its key. A loop of searches and removals ends only then.
+/// Checks that each item found by a search can be read by its key. Otherwise a loop of searches and
+/// removals would not end.
 fn check_found_items(tree: &mut Tree, blocks: &Blocks, n: u64) {
     for (found, value) in search_tree(tree, blocks, n) {
         let got = run(tree, blocks, |tree| Ok(tree.get(&found)?.map(<[u8]>::to_vec)));
@@ -274,8 +275,8 @@ fn a_child_of_another_level_is_refused() {
         VerifiedNode::decode(&*blocks[&root.pointer.address], VOLUME, &root, Tolerance::Exact)
             .unwrap();
     let inner = node.children().next().unwrap();
-    // The root and its child are in memory. A pointer with the level of the root does not find the child, and one with
-    // the level of the child does not find the root.
+    // The root pointer of this tree has the address of a node of level 1, but level 2. The pointer
+    // must not find that node.
     let mut tree = Tree::open(inner.pointer, 2);
     let wanted = NodeNotCached { pointer: inner.pointer, level: 2, keys: None };
     let sound =

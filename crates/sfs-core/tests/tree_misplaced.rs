@@ -36,7 +36,7 @@ impl Flash {
         NodePointer { address, checksum }
     }
 
-    /// Items by their numbers and the lengths of their values.
+    /// Adds a leaf of items, given by their numbers and the lengths of their values.
     fn leaf(&mut self, items: &[(u64, usize)]) -> NodePointer {
         let mut bytes = [0; BLOCK_SIZE];
         let (slots, mut end) = (bytes[NodeHeader::LEN..].chunks_exact_mut(SLOT_LEN), BLOCK_SIZE);
@@ -101,7 +101,7 @@ impl Flash {
             assert_eq!(self.run(tree, |tree| tree.remove(&key)), Ok(true), "{key:?}");
             tree.prune();
         }
-        panic!("more than the {most} items that there are have been removed");
+        panic!("more items were removed than the {most} items of the tree");
     }
 }
 
@@ -120,7 +120,8 @@ fn any_draft() -> impl Strategy<Value = Draft> {
         .prop_map(|(leaves, levels)| Draft { leaves, levels })
 }
 
-/// Returns trees that are nearly sound: the first entries lead to nodes in order, the others anywhere.
+/// Returns a strategy for trees that are nearly sound: the entries lead to leaves in order, except
+/// a few that lead to any leaf.
 fn any_nearly_sound_draft() -> impl Strategy<Value = Draft> {
     (1..4u64, 2..9u64, prop::collection::vec((0..9usize, any::<usize>()), 1..4)).prop_map(
         |(len, count, aliases)| {
@@ -219,8 +220,9 @@ proptest! {
     }
 }
 
-/// Returns a tree of one item below `levels` nodes, in each of which all entries lead to the same child. The child's
-/// keys are above all entries, so the last entry is right, and the one before it when the last is removed.
+/// Returns a tree of one item below `levels` nodes, in each of which all entries lead to the same
+/// child. The child's keys are above all entries, so the last entry is valid, and after its removal
+/// the entry before it.
 fn aliased(levels: u8) -> (Flash, Tree) {
     let mut flash = Flash::default();
     let mut below = flash.leaf(&[(1_000_000, 1)]);

@@ -6,7 +6,7 @@ use std::fmt;
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// Bytes in a block; every address in SFS counts blocks.
+/// Size of a block in bytes; every address in SFS counts blocks.
 pub const BLOCK_SIZE: usize = 4096;
 
 /// One block of memory, aligned for direct I/O.

@@ -18,7 +18,7 @@ use crate::geometry::Geometry;
 /// does not detect it.
 const FLIPPED_BIT: u8 = 0x01;
 
-/// Device that forwards requests, except those that a test made fail.
+/// Device that forwards requests, except the requests that a test selects to fail.
 pub struct FaultyDevice<D> {
     inner: D,
     reads: FaultTrigger,
@@ -32,7 +32,7 @@ pub struct FaultyDevice<D> {
 /// Decides which requests of one kind fail.
 #[derive(Default)]
 struct FaultTrigger {
-    /// Requests until the one that fails, that one included; zero if none will.
+    /// Number of requests up to and including the one that fails; zero if none will fail.
     countdown: AtomicU64,
     /// `true` while every request fails.
     always: AtomicBool,

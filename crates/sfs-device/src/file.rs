@@ -1,4 +1,4 @@
-//! The device of production: an image file or a block device.
+//! The production device: an image file or a block device.
 //!
 //! Each request becomes positioned system calls on one descriptor, without a lock. Requests beyond the
 //! length found at open are refused, as are writes and discards on a device opened for reading.
@@ -37,7 +37,7 @@ pub struct FileDevice {
     geometry: Geometry,
     is_block_device: bool,
     direct_io: bool,
-    /// Set once the medium refused a discard as unsupported.
+    /// `true` after the medium refused a discard as unsupported.
     discard_refused: AtomicBool,
 }
 

@@ -12,7 +12,7 @@ use crate::device::{Device, Stream};
 use crate::error::{DeviceError, Operation};
 use crate::geometry::Geometry;
 
-/// Device that forwards requests, some of them later.
+/// Device that forwards requests, and can block or delay the requests of one kind.
 pub struct GatedDevice<D> {
     inner: D,
     gate: Mutex<Gate>,

@@ -12,7 +12,8 @@ use crate::error::{DeviceError, Operation};
 /// Unit in bytes of a partition's `start` attribute; the kernel uses this unit for every device.
 const SYSFS_SECTOR_SIZE: u64 = 512;
 
-/// Properties that a device reports. Sizes are in bytes; zero means that the device does not report one.
+/// Properties that a device reports. Sizes are in bytes; zero means that the device does not report
+/// the property.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Geometry {
     /// Number of whole blocks on the device.

@@ -15,7 +15,7 @@ use crate::device::{Device, Stream};
 use crate::error::{DeviceError, Operation};
 use crate::geometry::Geometry;
 
-/// Blocks in a chunk: large enough to copy fast, small enough for sparse images.
+/// Number of blocks in a chunk: large enough to copy fast, small enough for sparse images.
 const CHUNK_BLOCKS: usize = 16;
 
 /// Content of a chunk before its first write.
@@ -67,7 +67,7 @@ impl RamDevice {
         }
     }
 
-    /// Returns the bytes of all allocated chunks, shared with a snapshot or not.
+    /// Returns the number of bytes of all allocated chunks, shared with a snapshot or not.
     pub fn allocated_bytes(&self) -> u64 {
         let chunk_count: usize = self.shards.iter().map(|shard| shard.read().len()).sum();
         (chunk_count * CHUNK_BLOCKS * BLOCK_SIZE) as u64

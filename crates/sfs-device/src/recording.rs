@@ -25,22 +25,22 @@ pub enum Keep {
     Contents,
 }
 
-/// Number of requests that succeeded, and of the blocks they transferred.
+/// Numbers of requests that succeeded, and of the blocks of these requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
-    /// Read requests.
+    /// Number of read requests.
     pub reads: u64,
-    /// Blocks that were read.
+    /// Number of blocks that were read.
     pub read_blocks: u64,
-    /// Write requests.
+    /// Number of write requests.
     pub writes: u64,
-    /// Blocks that were written.
+    /// Number of blocks that were written.
     pub written_blocks: u64,
-    /// Flush requests.
+    /// Number of flush requests.
     pub flushes: u64,
-    /// Discard requests.
+    /// Number of discard requests.
     pub discards: u64,
-    /// Blocks that were discarded.
+    /// Number of blocks that were discarded.
     pub discarded_blocks: u64,
 }
 

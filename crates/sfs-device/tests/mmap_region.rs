@@ -4,7 +4,7 @@
 
 use sfs_device::{BLOCK_SIZE, Block, MmapRegion};
 
-/// Blocks in the largest page that any supported kernel uses.
+/// Number of blocks in the largest page that any supported kernel uses.
 const BLOCKS: usize = 16;
 
 /// Returns whether any of the `count` blocks from `start` on is resident in memory.

@@ -13,7 +13,7 @@ pub enum FsckError {
     #[error("{0}")]
     Device(#[from] DeviceError),
     /// The device holds no SFS volume.
-    #[error("not an SFS volume{}", .instead.map(|name| format!(", but: {name}")).unwrap_or_default())]
+    #[error("not an SFS volume{}", .instead.map(|name| format!("; found: {name}")).unwrap_or_default())]
     NotSfs {
         /// Name of the format found instead, if it is known.
         instead: Option<&'static str>,
@@ -26,35 +26,34 @@ pub enum FsckError {
     SuperblocksLost,
     /// The device is smaller than its volume.
     #[error(
-        "the device has {device} blocks and its volume {volume}: \
-         a truncated image, or the wrong partition table"
+        "the device has {device} blocks, but its volume has {volume}: \
+         the image is truncated, or the partition table is wrong"
     )]
     Truncated {
-        /// Blocks of the device.
+        /// Number of blocks of the device.
         device: u64,
-        /// Blocks of the volume.
+        /// Number of blocks of the volume.
         volume: u64,
     },
     /// The caller cancelled before anything was written.
     #[error("cancelled; nothing was changed")]
     Cancelled,
-    /// The volume has no such structure; its kind.
+    /// The volume does not have the requested structure, which is of this kind.
     #[error("there is no such {0}")]
     NotFound(&'static str),
     /// The fixes of a repair do not converge.
     #[error(
-        "the repair comes to no end; nothing was changed: please report it, with the output of \
+        "the repair does not converge; nothing was changed: please report it, with the output of \
          sfs-fsck -n --json"
     )]
     NotConverging,
     /// Too few segments are Clean to write the repaired tree beside the damaged one.
     #[error(
         "too few segments are free to write the repaired tree; nothing was changed: \
-         copy the image to a larger device's file and repair that, or mount with -o ro and \
-         copy the readable files"
+         mount the volume with -o ro and copy the readable files"
     )]
     NoSpace,
-    /// The repaired volume could not be written. The damaged one is unchanged.
+    /// The repaired volume could not be written. The damaged volume is unchanged.
     #[error("nothing was changed: {0}")]
     Write(#[source] sfs_core::Error),
 }

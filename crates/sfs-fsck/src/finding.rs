@@ -12,7 +12,7 @@ use sfs_core::format::{Corruption, Head, Key, SegmentState};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// A crash leaves such a state; the volume is not damaged by it.
+    /// A crash can leave this state; the volume is not damaged.
     Note,
     /// The volume is damaged.
     Error,
@@ -169,7 +169,8 @@ pub enum Finding {
     MappingOutside { ino: u64, block: u32, address: u64 },
     /// Two mappings refer to one block.
     MappingShared { ino: u64, block: u32, address: u64, other: u64 },
-    /// No summary of its segment describes the block, or it describes a block of another file.
+    /// No summary of its segment describes the block, or the summary describes a block of another
+    /// file.
     MappingUnknown { ino: u64, block: u32, address: u64 },
     /// A data block is unreadable or does not match its checksum.
     DataDamaged { ino: u64, block: u32, address: u64 },
@@ -210,7 +211,8 @@ impl Finding {
         self.severity() == Severity::Error
     }
 
-    /// Returns whether `-p` repairs it: the fix loses nothing and needs no decision by the user.
+    /// Returns whether `-p` repairs the finding: the fix loses nothing and needs no decision by the
+    /// user.
     pub fn is_safe(&self) -> bool {
         match *self {
             Self::CheckpointNumber { .. }
@@ -232,7 +234,8 @@ impl Finding {
         }
     }
 
-    /// Returns whether it concerns the copies of the superblock. A repair rewrites them even for a note.
+    /// Returns whether the finding concerns the copies of the superblock. A repair rewrites them
+    /// even for a note.
     pub(crate) fn is_of_superblock(&self) -> bool {
         matches!(
             self,

@@ -2,10 +2,10 @@
 
 use crate::finding::{Finding, Severity};
 
-/// Findings that are kept; further ones are only counted.
+/// Maximum number of findings that are kept; further findings are only counted.
 const FINDINGS_MAX: usize = 1 << 20;
 
-/// The first findings of a check, and the number of all.
+/// The first findings of a check, and the number of all findings.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     kept: Vec<Finding>,

@@ -4,8 +4,9 @@
 //! encoding of single structures. Tree nodes, directory entries, the log and the usage table have their own
 //! readers here. A repair hands its result to [`sfs_core::Rebuild`], so that the tree has one writer.
 //!
-//! [`check()`] and [`dump()`] write nothing, end on any content of the device, and report damage as values.
-//! The memory of a check grows with directories and segments, and with two bits for each used block.
+//! [`check()`] and [`dump()`] write nothing, terminate for any content of the device, and report
+//! damage as values. The memory of a check grows with directories and segments, and with two bits
+//! for each used block.
 //!
 //! The modules form four layers, each with imports from the layers below it only:
 //!
@@ -16,9 +17,9 @@
 //! | `check` | rules of a sound volume, and the check against them |
 //! | `read` | structures of the volume, read with tolerance of damage; changes of the tree in memory |
 //!
-//! All layers report in terms of three modules below them: `error`, `finding` with `findings`, `progress`.
-//! No module imports one that imports it. Modules name each other by full path: the re-exports here are for
-//! other crates.
+//! All layers report in terms of three modules below them: `error`, `finding` with `findings`,
+//! `progress`. The imports of modules form no cycle. Modules name each other by full path: the
+//! re-exports here are for other crates.
 #![deny(unsafe_code)]
 
 mod error;

@@ -29,9 +29,9 @@ pub enum Stage {
 pub struct CheckProgress {
     /// Present stage.
     pub stage: Stage,
-    /// Blocks done.
+    /// Number of blocks done.
     pub done: u64,
-    /// Blocks in all; 0 if the number is not known.
+    /// Number of all blocks; 0 if the number is not known.
     pub total: u64,
 }
 

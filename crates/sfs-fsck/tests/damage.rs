@@ -25,7 +25,7 @@ fn block(device: &RamDevice, at: u64) -> Box<[Block]> {
 /// since `checkpoint` stay: a check cannot tell a damaged chunk past the checkpoint from a torn one.
 fn damage(device: &RamDevice, checkpoint: &RamDevice, count: u64, random: &mut SplitMix64) {
     for _ in 0..count {
-        // Other tests damage superblocks. Without both there is nothing to repair.
+        // Other tests damage superblocks. A volume without both copies cannot be repaired.
         let at = 16 + random.below(BLOCKS - 17);
         let mut block = block(device, at);
         if block != self::block(checkpoint, at) {
@@ -119,7 +119,8 @@ fn random_damage_is_repaired_and_all_losses_are_reported() {
     }
 }
 
-/// Returns how many files of `original` are unchanged after a repair of `device`, at any path.
+/// Returns the number of files of `original` that a repair of `device` leaves unchanged, at any
+/// path.
 fn kept(device: RamDevice, original: &FileTree) -> usize {
     let device = Arc::new(device);
     let repaired = run(&device).expect("a repair");
@@ -160,7 +161,7 @@ fn an_older_checkpoint_does_not_prevent_salvage() {
         wipe(&without_any, layout.slots[1 - newest], CHECKPOINT_SLOT_BLOCKS);
         let (one, none) = (kept(device, &original), kept(without_any, &original));
         println!("segments 0 and {segment}: {one} with the older checkpoint, {none} without");
-        assert!(one >= none, "segments 0 and {segment}: {one} files, {none} without it");
+        assert!(one >= none, "segments 0 and {segment}: {one} with the checkpoint, {none} without");
         rich += usize::from(one > original.len() * 3 / 4);
     }
     // The second wiped segment may hold the entries of all files.

@@ -1,5 +1,5 @@
-//! Chunks that are no longer part of the log: a repair takes nothing from them that a later mount has
-//! replaced.
+//! Chunks that are no longer part of the log: a repair restores nothing from them that a later
+//! mount has replaced.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -57,8 +57,8 @@ fn wipe(device: &dyn Device, address: u64) {
     device.write(address, &[&[Block::ZERO]], Stream::default()).expect("RAM");
 }
 
-/// Returns a device whose log has lost all chunks of a mount after the first one, which is damaged. The last
-/// chunk renames a file.
+/// Returns a device whose log has lost all chunks of a mount: the first chunk is damaged. One of the
+/// lost chunks renames a file.
 fn with_broken_log() -> Arc<RamDevice> {
     let device = make();
     let volume = open(&device);
@@ -81,7 +81,7 @@ fn with_broken_log() -> Arc<RamDevice> {
     device
 }
 
-/// Deletes the file, and makes the log longer than the lost one was.
+/// Deletes the file, and makes the log longer than the lost log was.
 fn delete(device: &Arc<RamDevice>) {
     let volume = open(device);
     volume.unlink(ROOT_INO, b"doomed", &CALLER).expect("the file has its old name");
@@ -156,8 +156,9 @@ fn fill_start(device: &Arc<FileDevice>) {
     volume.close().expect("an unmount");
 }
 
-/// Regression: chunks and nodes of an earlier volume with the same UUID passed for those of the new volume: a repair brought its
-/// files back, and dropped the new ones, because the earlier volume had been mounted more often.
+/// Regression: a repair took chunks and nodes of an earlier volume with the same UUID for those of
+/// the new volume. Because the earlier volume had been mounted more often, the repair restored the
+/// files of the earlier volume and dropped the new files.
 #[test]
 fn a_repair_takes_nothing_from_an_earlier_volume_with_the_same_uuid() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -106,7 +106,7 @@ fn seal(bytes: &mut [u8], field: usize, from: usize) -> u32 {
     checksum
 }
 
-/// Changes a few bytes of `range` to extreme values, by one, or to random values.
+/// Sets a few bytes of `range` to extreme or random values, or changes them by one.
 fn mutate(bytes: &mut [u8], range: std::ops::Range<usize>, random: &mut SplitMix64) {
     if range.is_empty() {
         return;

@@ -16,7 +16,7 @@ use sfs_fsck::{Finding, Loss, RepairOptions, repair};
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 const SEGMENT_BLOCKS: u64 = 32;
 
-/// Blocks of each of the two files.
+/// Number of blocks of each of the two files.
 const FILE_BLOCKS: u32 = 4;
 
 /// Inode numbers of the files.
@@ -87,7 +87,7 @@ impl PlacedVolume {
         let mut leaf = self.leaf();
         let places: Vec<usize> =
             (0..=BLOCK_SIZE - old.len()).filter(|at| leaf.0[*at..].starts_with(old)).collect();
-        assert_eq!(places.len(), 1, "the block occurs once");
+        assert_eq!(places.len(), 1, "the old bytes occur once");
         leaf.0[places[0]..][..new.len()].copy_from_slice(new);
         let volume = self.superblock.volume();
         let pointer = record.root();
@@ -160,7 +160,7 @@ impl PlacedVolume {
         let segment = layout.segment_of(self.address(A)).expect("a segment");
         let (live_blocks, head) = (2 * FILE_BLOCKS, Head(1));
         let state = SegmentState::InPlace;
-        // The stamp of the entry is not known, so all are tried.
+        // The stamp of the entry is not known, so all stamps below 1000 are tried.
         let found = (0..1000).find_map(|stamp| {
             let entry = UsageEntry { live_blocks, state, head, stamp, ..UsageEntry::NEW };
             let bytes = UsageEntry::encode_item(&[entry]);
@@ -242,7 +242,7 @@ fn a_block_with_two_owners_is_found_and_copied() {
     expect_file(&volume, B, 2, 7);
 }
 
-/// The usage table has one live block more, or one less, than the tree refers to.
+/// The usage table counts one live block more, or one live block fewer, than the tree refers to.
 #[test]
 fn wrong_live_counts_are_found_and_corrected() {
     for counted in [2 * FILE_BLOCKS - 1, 2 * FILE_BLOCKS + 1] {
@@ -259,7 +259,7 @@ fn wrong_live_counts_are_found_and_corrected() {
     }
 }
 
-/// The usage table has the wrong state, while the tree maps placed blocks there.
+/// The usage table has a wrong state for a segment to which the tree maps placed blocks.
 #[test]
 fn a_placed_segment_with_a_wrong_state_keeps_its_data() {
     for state in [SegmentState::Sealed, SegmentState::Clean] {
@@ -280,7 +280,7 @@ fn a_placed_segment_with_a_wrong_state_keeps_its_data() {
 #[test]
 fn a_placed_mapping_into_a_log_segment_is_dropped() {
     let forge = PlacedVolume::new();
-    // The address is that of the summary before the root.
+    // The summary is in the block before the root.
     let address = forge.record().1.root_address - 1;
     forge.remap(A, 3, address);
     let found = forge.findings();
@@ -323,7 +323,7 @@ fn user_data_is_not_taken_for_a_newer_checkpoint() {
         };
         let mut chunk = Block::ZERO;
         ChunkSummary::encode(&header, &[SummaryEntry::Node { checksum }], &[], &mut chunk.0);
-        // A write in place, as a user's write to the file would cause.
+        // A user's write to the file would cause the same write in place.
         forge.device.write(address, &[&[chunk, node]], Stream::default()).expect("RAM");
         forge.findings()
     };
@@ -336,7 +336,7 @@ fn user_data_is_not_taken_for_a_newer_checkpoint() {
     );
 }
 
-/// A mapping with a checksum, as in the log, into a segment of placed data is wrong or lost.
+/// A mapping with a checksum belongs to the log, and is wrong in a segment of placed data.
 #[test]
 fn a_wrong_log_mapping_does_not_affect_its_neighbours() {
     let forge = PlacedVolume::new();

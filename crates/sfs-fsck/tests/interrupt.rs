@@ -1,6 +1,6 @@
 //! SIGINT during a check: exit code 32, and the image is unchanged.
 
-#[expect(dead_code, reason = "every test program uses a part of it")]
+#[expect(dead_code, reason = "every test program uses a part of the module")]
 mod used;
 
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice};
 
 use used::{BLOCKS, used};
 
-/// Bound on the attempts. A check that ends before the signal is repeated.
+/// Maximum number of attempts. A check that ends before the signal is repeated.
 const TRIES_MAX: u32 = 200;
 
 const CANCELLED: i32 = 32;
@@ -87,7 +87,7 @@ fn an_interrupted_check_exits_with_32_and_changes_nothing() {
             let errors = String::from_utf8(output.stderr).expect("UTF-8");
             let name = path.display();
             assert_eq!(errors, format!("sfs-fsck: {name}: cancelled; nothing was changed\n"));
-            assert!(fs::read(&path).expect("the image") == bytes, "{arguments:?} changed it");
+            assert!(fs::read(&path).expect("the image") == bytes, "{arguments:?} alters the image");
             true
         };
         assert!((0..TRIES_MAX).any(is_cancelled), "{arguments:?} always ends before the signal");

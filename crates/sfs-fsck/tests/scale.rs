@@ -1,7 +1,8 @@
 //! Memory and time of a check, and of a mount with data in place, as a volume grows.
 //!
-//! `SFS_FILES` is the number of files, `SFS_MAPPED` the number of blocks in place, and `SFS_GIB` the size of the volume,
-//! whose image is sparse. `cargo xtask scale` runs these tests in an optimized build with large numbers.
+//! `SFS_FILES` is the number of files, `SFS_MAPPED` the number of blocks in place, and `SFS_GIB`
+//! the size of the volume, whose image is sparse. `cargo xtask scale` runs these tests in an
+//! optimized build with large numbers.
 
 use std::env;
 use std::fs::{self, File};
@@ -23,23 +24,24 @@ use sfs_fsck::{CheckOptions, check};
 
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 
-/// Files in a directory.
+/// Number of files in a directory.
 const DIRECTORY_FILES: u64 = 1000;
 
-/// Every so many files have a block of data; the others have inline content.
+/// One file in this number of files has a block of data; the others have inline content.
 const BLOCK_INTERVAL_FILES: u64 = 100;
 
-/// Blocks of a file with data in place: 1 GiB.
+/// Number of blocks of a file with data in place: 1 GiB.
 const PLACED_FILE_BLOCKS: u64 = 1 << 18;
 
-/// Blocks of a segment: 8 MiB.
+/// Number of blocks of a segment: 8 MiB.
 const SEGMENT_BLOCKS: u64 = 2048;
 
-/// Variable that is set for the process that is measured, to the path of the image.
+/// Environment variable of a measured process: the path of the image.
 const MEASURED: &str = "SFS_MEASURED_IMAGE";
 
-/// Returns the most memory, in bytes, that a check of `files` files takes beyond that of a small volume: sums of
-/// links by bucket while they grow, directories, bits for the nodes of the tree, and room for the allocator.
+/// Returns the maximum memory, in bytes, that a check of `files` files takes beyond a check of a
+/// small volume: sums of links by bucket while the sums grow, directories, bits for the nodes of
+/// the tree, and room for the allocator.
 fn growth_max(files: u64) -> u64 {
     let (sums, directories) = (files.min(1 << 20) * 12, files.div_ceil(DIRECTORY_FILES) * 128);
     sums + directories + (4 << 20)
@@ -211,7 +213,8 @@ fn make_placed(path: &Path, gib: u64, mapped: u64) {
     load.rebuild.commit(end).expect("space");
 }
 
-/// Returns a `field` of `/proc/self/status` in bytes: `VmRSS:` is the present memory of this process, `VmHWM:` the peak.
+/// Returns a `field` of `/proc/self/status` in bytes: `VmRSS:` is the present memory of this
+/// process, `VmHWM:` the peak.
 fn memory(field: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("/proc");
     let line = status.lines().find(|line| line.starts_with(field)).expect("a line");
@@ -227,7 +230,8 @@ fn print_cost(work: impl FnOnce() -> String) {
     println!("cost {bytes} {} {result}", since.elapsed().as_millis());
 }
 
-/// Runs `test` of this program in a process of its own, which [`print_cost`]. Returns the bytes.
+/// Runs `test` of this program in a process of its own, which calls [`print_cost`]. Returns the
+/// number of bytes that the process prints.
 fn cost_of(test: &str, image: &Path) -> u64 {
     let mut command = Command::new(env::current_exe().expect("the path of this program"));
     command.args(["--exact", test, "--nocapture"]).env(MEASURED, image);
@@ -265,7 +269,7 @@ fn memory_of_a_check_does_not_grow_with_files() {
     let (few, files) = (cost(1000), number("SFS_FILES", 100_000));
     let growth = cost(files).saturating_sub(few);
     let bound = growth_max(files);
-    println!("{files} files: {growth} bytes more than for 1000, of {bound} at most");
+    println!("{files} files: {growth} bytes more than for 1000 files, of {bound} at most");
     assert!(growth <= bound, "{growth} bytes more for {files} files, {bound} at most");
 }
 

@@ -1,7 +1,8 @@
 //! Transports: the device file `/dev/fuse`, and io_uring.
 //!
-//! [`fuse_channel`] reads and writes whole messages on the device file; [`uring_slot`] exchanges one reply for the
-//! next request in memory that it shares with the kernel. [`notifier`] sends messages that no request asked for.
+//! [`fuse_channel`] reads and writes whole messages on the device file; [`uring_slot`] exchanges
+//! one reply for the next request in memory that is shared with the kernel. [`notifier`] sends
+//! notifications, which are messages without a request.
 
 pub(crate) mod cpu_affinity;
 pub(crate) mod fuse_channel;

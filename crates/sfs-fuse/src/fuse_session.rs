@@ -1,9 +1,9 @@
 //! A session: serving one mount from the INIT request to the unmount.
 //!
-//! [`FuseSession::new`] agrees with the kernel on the protocol; [`FuseSession::run`] starts the threads. Each
-//! thread reads a request from its channel or ring, calls the handler, and sends the reply. A request that waits
-//! for a reply gets one after the handler has returned, and bytes that are no request get an error if their header
-//! can be read.
+//! [`FuseSession::new`] agrees with the kernel on the protocol; [`FuseSession::run`] starts the
+//! threads. Each thread reads a request from its channel or ring, calls the handler, and sends the
+//! reply. A request that expects a reply gets the reply after the handler has returned. Malformed
+//! bytes get an error if their header can be read.
 
 use std::fs::File;
 use std::io;
@@ -50,7 +50,7 @@ impl FuseSession {
         Ok(Self { channel, agreed, threads: config.threads.max(1), slots })
     }
 
-    /// Protocol that both sides have agreed on.
+    /// Returns the protocol that both sides have agreed on.
     pub fn agreed(&self) -> &Agreed {
         &self.agreed
     }
@@ -60,7 +60,8 @@ impl FuseSession {
         Notifier::new(self.channel.clone(), self.agreed.minor)
     }
 
-    /// Number of rings, the same for each processor, or the reason why requests come through the device file.
+    /// Returns the number of rings for all processors together, or the reason why requests come
+    /// through the device file.
     ///
     /// # Errors
     ///
@@ -69,29 +70,30 @@ impl FuseSession {
         self.slots.as_ref().map(Vec::len)
     }
 
-    /// Serves from several threads at once until the filesystem is unmounted. `handler` gives the reply to a
-    /// request; its reply to a request that has none is dropped.
+    /// Serves from several threads at once until the filesystem is unmounted. `handler` returns the
+    /// reply to a request; the session drops a reply to a request that expects no reply.
     ///
-    /// The second argument of `handler` is page-aligned memory for data that is read. The memory has as many whole pages as
-    /// a READ may ask for, and is empty where the request itself occupies them. Data that the handler puts there,
-    /// with a reply of [`Reply::InPlace`], is copied only by the kernel. The memory's contents before are
-    /// undefined.
+    /// The second argument of `handler` is page-aligned memory for data that is read. The memory
+    /// has as many whole pages as a READ may ask for, and is empty if the request itself occupies
+    /// these pages. Data that the handler puts there, with a reply of [`Reply::InPlace`], is copied
+    /// only by the kernel. The previous contents of the memory are undefined.
     ///
-    /// Each ring has a thread, and memory for one request, of which only the pages that a request has used are
-    /// allocated. The number of rings is twice [`SessionConfig::threads`], but at least two for each processor. A
-    /// ring serves the requests of one processor, and its thread runs there while it serves requests that a process
-    /// waits for. Requests without a reply come through the device file. The one exception is FORGET of an inode
-    /// that the kernel could not keep from a READDIRPLUS.
+    /// Each ring has a thread, and memory for one request, of which only the pages that a request
+    /// has used are allocated. Each processor has the same number of rings, at least two, and the
+    /// number of all rings is at least twice [`SessionConfig::threads`]. A ring serves the requests
+    /// of one processor, and its thread runs there while it serves requests that a process waits
+    /// for. Requests without a reply come through the device file. The one exception is FORGET of
+    /// an inode that the kernel could not keep after a READDIRPLUS.
     ///
-    /// `lost` is called when the kernel rejects a ring or the reply in it, when no thread reads the device file any
-    /// more though there are rings, and when `handler` panics. A process that waits for a lost reply waits until a
-    /// forced unmount.
+    /// `lost` is called when the kernel rejects a ring or the reply in a ring, when no thread reads
+    /// the device file any more although there are rings, and when `handler` panics. A process that
+    /// waits for a lost reply waits until a forced unmount.
     ///
     /// # Errors
     ///
-    /// The error of starting a thread, before any of them serves. Otherwise the first error that the system
-    /// gave to a thread; the others have served on. `ConnectionAborted`, with [`InitFlags::ABORT_ERROR`], when the
-    /// connection was aborted while the filesystem was mounted.
+    /// The error of starting a thread; no thread has served a request then. Otherwise an error that
+    /// the system gave to a thread; the other threads have served on. `ConnectionAborted`, with
+    /// [`InitFlags::ABORT_ERROR`], if the connection was aborted while the filesystem was mounted.
     ///
     /// # Panics
     ///
@@ -107,8 +109,9 @@ impl FuseSession {
         let more = if slots.is_empty() { self.threads - 1 } else { 0 };
         let channels = (0..more).map(|_| self.channel.another()).collect::<io::Result<Vec<_>>>()?;
         let has_rings = !slots.is_empty();
-        // A thread that has lent memory to the kernel cannot be called back, so no thread serves before all exist.
-        // Each thread waits for one token; the channel closes without tokens if a thread could not be started.
+        // A thread that has lent memory to the kernel cannot be stopped, so no thread serves before
+        // all threads exist. Each thread waits for one token; the channel closes without tokens if
+        // a thread could not be started.
         let (start, started) = channel::unbounded();
         thread::scope(|scope| {
             let start = start;
@@ -133,7 +136,7 @@ impl FuseSession {
                 };
                 others.push(named(format!("fuse-ring-{number}")).spawn_scoped(scope, serve)?);
             }
-            others.iter().for_each(|_| start.send(()).expect("a receiver is here"));
+            others.iter().for_each(|_| start.send(()).expect("a receiver exists"));
             let _on_panic = ReportPanic(&lost);
             let mut outcome = worker.read(&self.channel);
             if let Err(error) = &outcome
@@ -236,9 +239,9 @@ impl<F> Server<'_, F> {
         Ok(())
     }
 
-    /// Gives a message to the handler. Returns its number and the reply; `None` if the request has no reply. An
-    /// in-place reply that claims more bytes than `room` has becomes EIO. `note` is called with the decoded
-    /// operation.
+    /// Gives a message to the handler. Returns the number of the request and the reply; `None` if
+    /// the request has no reply. An in-place reply that claims more bytes than `room` has becomes
+    /// EIO. `note` is called with the decoded operation.
     fn handle<B>(
         &self,
         bytes: &[u8],
@@ -266,12 +269,13 @@ impl<F> Server<'_, F> {
     }
 }
 
-/// Reply in place of one that the kernel rejects, for example as it is longer than was asked for.
+/// Returns the reply in place of a reply that the kernel rejects, for example because of its
+/// length.
 fn rejected(unique: u64) -> Message<'static> {
     Message::new(unique, -libc::EIO)
 }
 
-/// Number and error for a request that could not be decoded; `None` if it has no reply.
+/// Returns number and error of a request that could not be decoded; `None` if it expects no reply.
 fn refusal(bytes: &[u8], malformed: Malformed) -> io::Result<Option<(u64, Errno)>> {
     let Ok((header, _)) = split_header(bytes) else { return Err(invalid_data(malformed)) };
     if matches!(header.opcode, opcode::FORGET | opcode::BATCH_FORGET) {

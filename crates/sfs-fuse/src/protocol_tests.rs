@@ -1,4 +1,5 @@
-//! Tests of the protocol from the kernel's side: they write requests and read replies, byte by byte.
+//! Tests of the protocol from the kernel's side, which write requests and read replies, byte by
+//! byte.
 //!
 //! The encoders and decoders here are written anew and share only the structures in `abi` with the code under test.
 
@@ -13,7 +14,7 @@ use zerocopy::IntoBytes;
 
 use crate::protocol::abi::InHeader;
 
-/// Values that the arguments of a request, or the parts of a reply, are made of.
+/// Values for the arguments of a request, or for the parts of a reply.
 #[derive(Clone, Debug)]
 struct RequestSample {
     name: Vec<u8>,
@@ -39,7 +40,7 @@ prop_compose! {
 
 /// Generates names of files.
 fn names() -> impl Strategy<Value = Vec<u8>> {
-    let byte = any::<u8>().prop_filter("a name has neither", |byte| !matches!(byte, 0 | b'/'));
+    let byte = any::<u8>().prop_filter("no NUL and no '/'", |byte| !matches!(byte, 0 | b'/'));
     vec(byte, 1..20)
 }
 

@@ -18,11 +18,11 @@ use sfs_fuse::{
 const TTL: Duration = Duration::from_secs(1);
 const FILE: u64 = 2;
 
-/// Parameter of the kernel's module that offers io_uring.
+/// Parameter by which the kernel's fuse module offers io_uring.
 const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Directory with a file whose listing states wrong attributes: the kernel cannot keep the reference, and returns
-/// it at once.
+/// Directory with a file whose listing states wrong attributes: the kernel cannot keep the
+/// reference, and returns the reference at once.
 struct Lister {
     references: AtomicU64,
 }
@@ -57,7 +57,7 @@ impl Lister {
     }
 }
 
-/// Mounts at `dir`. Returns `None` where that is not allowed.
+/// Mounts at `dir`. Returns `None` if mounting is not possible.
 fn mount_at(dir: &Path) -> Option<File> {
     let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
     let mounted = opened.and_then(|channel| {
@@ -66,7 +66,7 @@ fn mount_at(dir: &Path) -> Option<File> {
         mount("test", dir, "fuse.test", MountFlags::empty(), data.as_c_str())?;
         Ok(channel)
     });
-    mounted.inspect_err(|error| eprintln!("skipped: {error}")).ok()
+    mounted.inspect_err(|error| eprintln!("skipped: no mount: {error}")).ok()
 }
 
 fn expect_references_to_return(dir: &Path, rings: bool) -> io::Result<()> {
@@ -113,7 +113,7 @@ fn expect_no_wait_for_a_panic(dir: &Path, rings: bool) -> io::Result<()> {
             let _ = unmount(dir, UnmountFlags::FORCE | UnmountFlags::DETACH);
         };
         let handler = |request: &FuseRequest<'_>, _: &mut [u8]| match request.operation {
-            FuseOperation::Readdirplus(_) => panic!("as it should"),
+            FuseOperation::Readdirplus(_) => panic!("the test expects this"),
             _ => lister.answer(request),
         };
         session.run(handler, lost)
@@ -122,8 +122,8 @@ fn expect_no_wait_for_a_panic(dir: &Path, rings: bool) -> io::Result<()> {
         let serving = scope.spawn(serve);
         let listed = fs::read_dir(dir).map(|entries| entries.map(|entry| entry.map(drop)));
         let listed = listed.and_then(|entries| entries.collect::<io::Result<Vec<()>>>());
-        assert!(listed.is_err(), "there is no reply");
-        assert!(serving.join().is_err(), "the panic goes on");
+        assert!(listed.is_err(), "the listing has no reply");
+        assert!(serving.join().is_err(), "the session panics, too");
     });
     assert!(told.into_inner() > 0);
     Ok(())

@@ -1,7 +1,7 @@
 //! Tests with requests that Linux 6.18 (FUSE 7.45) sent to a filesystem that agreed to every feature.
 //!
-//! Each line of the recording has the bytes of one request and its decoded form. A program went through the system calls on a
-//! mount of type `fuseblk`; repeated requests are left out.
+//! Each line of the recording has the bytes of one request and its decoded form. A program made the
+//! system calls on a mount of type `fuseblk`; repeated requests are left out.
 
 use sfs_fuse::{FuseRequest, InitFlags};
 

@@ -1,7 +1,7 @@
 //! Block traces: the requests that a host sent to a device, in their order.
 //!
 //! [`BlockTrace::open`] reads CSV, the text of blkparse and fio's iolog. Every request of a file is in
-//! the trace, and offsets are the file's; a line that is no request is an error that names the line.
+//! the trace; a malformed request is an error that names the line.
 //! [`TraceStatistics`] describes a trace, and [`TraceFolder`] finds the recorded traces of a user.
 
 mod blkparse;

@@ -1,7 +1,8 @@
-//! Write amplification in closed form, in the limit of many large segments: uniform writes with the greedy
-//! cleaner (Menon 1995, Desnoyers 2012), and blocks of known constant rates (docs/lab.md).
+//! Write amplification in closed form, in the limit of many large segments: uniform writes with the
+//! greedy cleaner (Menon 1995, Desnoyers 2012), and blocks of known constant rates (docs/lab.md).
 //!
-//! A reserve of clean segments is no space for blocks, so a caller passes the utilization of the rest.
+//! A reserve of clean segments holds no blocks, so a caller passes the utilization of the other
+//! segments.
 
 /// Returns the write amplification at a utilization, 0..1 (exclusive), under uniform writes.
 ///
@@ -16,11 +17,12 @@ pub fn write_amplification(utilization: f64) -> f64 {
     1.0 / (1.0 - low)
 }
 
-/// Returns the least write amplification at a utilization, 0..1 (exclusive), for a cleaner that knows the
-/// constant rate of every block but not the times of its writes: the optimum of the index of waiting.
+/// Returns the least write amplification at a utilization, 0..1 (exclusive), for a cleaner that
+/// knows the constant rate of every block but not the times of its writes: the optimum of the index
+/// of waiting (docs/lab.md).
 ///
-/// Each of the `classes` has blocks of one rate: the number of blocks, and the number of writes to them, both
-/// above zero and in any unit.
+/// Each of the `classes` has blocks of one rate: the number of blocks, and the number of writes to
+/// these blocks, both above zero and in any unit.
 pub fn known_rates(classes: &[(f64, f64)], utilization: f64) -> f64 {
     let (blocks, writes) = classes.iter().fold((0.0, 0.0), |(b, w), c| (b + c.0, w + c.1));
     let (mut low, mut high) = (-30.0_f64, 30.0);
@@ -42,11 +44,12 @@ pub fn known_rates(classes: &[(f64, f64)], utilization: f64) -> f64 {
     1.0 + moved.sum::<f64>()
 }
 
-/// Returns the classes of [`known_rates`] as they are in the log behind a write buffer that takes away the part
+/// Returns the classes of [`known_rates`] in the log behind a write buffer that absorbs the part
 /// `coalesced`, 0..1, of all writes.
 ///
-/// A write puts a block into the buffer for a time that is the same for all blocks. Its copy in the log is dead from then
-/// on, and further writes find the block in the buffer. A block that was written out dies at the rate of its writes again.
+/// A write puts a block into the buffer for a time that is the same for all blocks. The copy of the
+/// block in the log dies with that write, and further writes find the block in the buffer. After
+/// the buffer has written the block out, the block dies at the rate of its writes again.
 pub fn behind_buffer(classes: &[(f64, f64)], coalesced: f64) -> Vec<(f64, f64)> {
     let all: f64 = classes.iter().map(|class| class.1).sum();
     let in_log =
@@ -61,7 +64,8 @@ pub fn behind_buffer(classes: &[(f64, f64)], coalesced: f64) -> Vec<(f64, f64)> 
     classes.iter().map(class).collect()
 }
 
-/// Returns the x with e^x - 1 - x = `ratio`: a segment is cleaned when e^-x of it is live.
+/// Returns the x with e^x - 1 - x = `ratio`: a segment is cleaned when the part e^-x of its blocks
+/// is live.
 fn cleaning_age(ratio: f64) -> f64 {
     let (mut low, mut high) = (0.0_f64, 1.0 + (2.0 + ratio).ln() * 2.0);
     for _ in 0..60 {
@@ -78,7 +82,7 @@ mod tests {
     #[test]
     fn the_solution_agrees_with_published_points() {
         assert!((write_amplification(0.85) - 3.52).abs() < 0.01);
-        // The 2% that are kept clean are no space for blocks.
+        // The 2% of segments that are kept clean hold no blocks.
         assert!((write_amplification(0.85 / 0.98) - 3.952).abs() < 0.001);
     }
 
@@ -111,7 +115,7 @@ mod tests {
         const WRITES: f64 = 1024.0;
         let weight = |rank: u32| f64::from(rank).powf(-0.99);
         let all: f64 = (1..=BLOCKS).map(weight).sum();
-        // Blocks of about one rate are a class.
+        // Blocks of about the same rate form a class.
         let class = |rank: u32| (f64::from(rank).log2() * 16.0) as usize;
         let mut classes = vec![(0.0, 0.0); class(BLOCKS) + 1];
         for rank in 1..=BLOCKS {

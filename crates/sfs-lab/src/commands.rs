@@ -51,7 +51,8 @@ enum LabCommand {
     SyncRemainder(sync_remainder::Arguments),
     /// Run every policy on every generator and every trace.
     Table(policy_table::Arguments),
-    /// Run the default policy and the others, with a mounted volume's write buffer, over five seeds.
+    /// Run the default policy and the others, with a mounted volume's write buffer, over several
+    /// seeds.
     Evidence(evidence::Arguments),
     /// Draw the figures of docs/lab again from the CSV files beside them.
     Redraw(redraw::Arguments),
@@ -63,7 +64,8 @@ enum Paper {
     Sfs(sfs::Arguments),
     /// The same paper's section 4.4: the kernel's filesystems and SFS on one model of flash.
     SfsFlash(sfs_flash::Arguments),
-    /// A Performance Model and File System Space Allocation Schemes for SSDs (FAST 2009): figures 2 and 3.
+    /// A Performance Model and File System Space Allocation Schemes for SSDs (FAST 2009): figures
+    /// 2, 3.
     Fast09(fast09::Arguments),
     /// The same paper's figures 5 to 9: its space allocation schemes on aged filesystems.
     Fast09Schemes(fast09_schemes::Arguments),

@@ -1,4 +1,5 @@
-//! The experiments that make the tables and figures of `docs/lab.md` and `docs/lab/`, one a file.
+//! The experiments that make the tables and figures of `docs/lab.md` and `docs/lab/`, one in each
+//! file.
 //!
 //! An experiment chooses policies, workloads and models, runs them with the library, and prints a
 //! table with a paper's figures beside ours. With `--docs` the table replaces its section of the

@@ -1,9 +1,10 @@
 //! Requests on the models of flash devices in `sfs-ssd`, in virtual time.
 //!
-//! [`FlashReplay`] replays a block trace. [`Comparison`] records what a real filesystem sends under a job,
-//! and replays it on any number of models. [`RecordedFilesystem`] and [`sfs`] put the job of the traces
-//! `peers/` on a model. [`ModelProbe`] measures a model as `sfs-mkfs` measures a device, and [`CostModel`]
-//! fits the write cost model of the FAST 2009 paper. A replay gives the same result every time.
+//! [`FlashReplay`] replays a block trace. [`Comparison`] records the requests of a real filesystem
+//! under a job, and replays these requests on any number of models. [`RecordedFilesystem`] and
+//! [`sfs`] run the job of the traces `peers/` on a model. [`ModelProbe`] measures a model as
+//! `sfs-mkfs` measures a device, and [`CostModel`] fits the write cost model of the FAST 2009
+//! paper. A replay gives the same result every time.
 
 mod comparison;
 mod cost_model;

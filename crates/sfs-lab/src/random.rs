@@ -1,9 +1,10 @@
 //! Seeded random numbers, for workloads, tests and ageing.
 //!
-//! The generator is xoshiro256++ of `rand_xoshiro`. The draws are written here rather than taken from
-//! `rand`, because published figures depend on them: `docs/lab.md` and `docs/lab/flash.md` quote
-//! seeds, and `rand` may change between versions how it draws from a range or shuffles. The sequence
-//! of a seed never changes (a test has its first numbers), and no number depends on the machine.
+//! The generator is xoshiro256++ of `rand_xoshiro`. The draws are written here rather than taken
+//! from `rand`, because published figures depend on the draws: `docs/lab.md` and
+//! `docs/lab/flash.md` quote seeds, and a new version of `rand` may draw from a range or shuffle in
+//! another way. The sequence of a seed never changes (a test has its first numbers), and no number
+//! depends on the machine.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

@@ -11,7 +11,7 @@ fn age(dir: &Path, arguments: &[&str]) -> Output {
     command.output().expect("sfs-lab runs")
 }
 
-/// Mounts an empty filesystem in RAM; `None` where that is not allowed.
+/// Mounts an empty filesystem in RAM; `None` if the mount is not allowed.
 fn mounted(dir: &Path) -> Option<TmpfsMount<'_>> {
     let mut command = Command::new("mount");
     command.args(["-t", "tmpfs", "-o", "size=48M", "none"]).arg(dir);
@@ -78,6 +78,6 @@ fn only_the_root_of_an_empty_filesystem_is_filled() {
     let Some(_mount) = mounted(dir) else { return };
     expect(dir, &["50", "--smallest", "2M", "--largest", "1M"], "larger than --largest");
     fs::write(dir.join("mine"), "content").expect("writing");
-    expect(dir, &["50"], "not empty, it has mine");
+    expect(dir, &["50"], "not empty: it contains mine");
     assert_eq!(fs::read(dir.join("mine")).expect("reading"), b"content");
 }

@@ -1,4 +1,4 @@
-//! The committed figures are those that the committed data gives.
+//! The committed figures are drawn from the committed data.
 
 use std::fs;
 use std::path::Path;

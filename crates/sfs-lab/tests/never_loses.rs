@@ -1,5 +1,5 @@
-//! The default policy does not lose: in means over five seeds it writes hardly more than no grouping and than the
-//! policies of the literature, in the steady state and after a change of load.
+//! The default policy writes hardly more than no grouping and than the policies of the literature,
+//! in the mean over five seeds, in the steady state and after a change of load.
 //!
 //! `sfs-lab evidence` has the same comparison in full (docs/lab.md). `--nocapture` prints all means.
 
@@ -14,7 +14,8 @@ const SEEDS: std::ops::RangeInclusive<u64> = 1..=5;
 const SEGMENTS: u32 = 512;
 const SEGMENT_BLOCKS: u32 = 32;
 
-/// Size of the write buffer: that of a mounted volume of 2 GiB, to scale.
+/// Size of the write buffer in blocks, in proportion to the write buffer of a mounted volume of 2
+/// GiB.
 const BUFFER_BLOCKS: u32 = SEGMENTS * SEGMENT_BLOCKS / 64;
 
 /// Grouping policy and victim policy.
@@ -29,12 +30,12 @@ const LITERATURE: [PolicySet; 4] = [
     ("sepbit", "cost-benefit-sqrt"),
 ];
 
-/// A load after another one, at a utilization.
+/// A load at a utilization, perhaps after another load.
 struct Load<'a> {
     workload: &'a str,
     before: Option<&'a str>,
     utilization: f64,
-    /// Measured writes, in multiples of the users' blocks.
+    /// Number of measured writes, in multiples of the users' blocks.
     measure: f64,
 }
 
@@ -43,7 +44,8 @@ impl<'a> Load<'a> {
         Self { workload, before: None, utilization, measure: 3.0 }
     }
 
-    /// Returns a load that measures the first volume written after a change of load.
+    /// Returns a load that measures the first writes after a change of load, as many as users'
+    /// blocks.
     fn changed(before: &'a str, workload: &'a str) -> Self {
         Self { workload, before: Some(before), utilization: 0.85, measure: 1.0 }
     }
@@ -96,7 +98,8 @@ impl<'a> Load<'a> {
         SEEDS.map(|seed| self.amplification(policies, seed)).sum::<f64>() / count
     }
 
-    /// Returns the mean of the default over that of the best of `others`, and both as text.
+    /// Returns the mean of the default policy over the mean of the best of `others`, and both means
+    /// as text.
     fn over_best_of(&self, others: &[PolicySet]) -> (f64, String) {
         let (ours, theirs) = thread::scope(|scope| {
             let ours = scope.spawn(|| self.mean(SFS));

@@ -128,8 +128,8 @@ fn a_policy_that_knows_the_future_moves_the_fewest_blocks() {
     }
 }
 
-/// Log write amplification at 85%, without a buffer, against the figures of docs/lab.md with some room for the
-/// seed.
+/// Compares the log write amplification at 85%, without a buffer, with the figures of docs/lab.md,
+/// with some room for the seed.
 #[test]
 fn sfs_keeps_its_published_amplification() {
     let of = |workload, grouping, victims| {
@@ -158,7 +158,8 @@ fn sfs_keeps_its_published_amplification() {
     }
 }
 
-/// Blocks that are written once in a round of the volume die in the order of their writes, others sooner.
+/// Blocks that are written once in each pass over the volume die in the order of their writes;
+/// other blocks die sooner.
 #[test]
 fn sfs_recognizes_blocks_that_are_written_once_a_round() {
     let Some(folder) = std::env::var_os("SFS_TRACES") else {

@@ -92,7 +92,7 @@ fn ext4_works_on_a_model() {
         let after = disk.status().expect("counters").counters.host_pages_trimmed;
         assert!(after >= before + 8 * MIB / 4096, "{before} {after}");
     } else {
-        eprintln!("skipped: fstrim is not installed");
+        eprintln!("skipped: fstrim is not installed, or failed");
     }
     mounted.unmount().expect("unmounted");
 
@@ -107,7 +107,7 @@ fn ext4_works_on_a_model() {
     assert!(!Path::new("/sys/block").join(device.file_name().unwrap()).join("loop").exists());
 }
 
-/// Reads `count` blocks of the device past the page cache, and returns the time that it took.
+/// Reads `count` blocks of the device with direct I/O, and returns the elapsed time.
 fn read_directly(device: &Path, count: u64) -> Duration {
     let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
     let file = fs::File::options().read(true).custom_flags(direct).open(device).expect("opened");
@@ -119,7 +119,8 @@ fn read_directly(device: &Path, count: u64) -> Duration {
     began.elapsed()
 }
 
-/// A random read takes a millisecond on the card. With virtual time only the model counts it.
+/// A random read takes a millisecond on the card. In virtual time, only the clock of the model
+/// advances.
 #[test]
 fn the_control_file_changes_between_virtual_and_real_time() {
     if !can_export() {
@@ -127,7 +128,7 @@ fn the_control_file_changes_between_virtual_and_real_time() {
     }
     let request = DiskRequest { profile: "sd", size: 64 * MIB };
     let disk = Disk::start(Path::new(LAB), &request).expect("a disk");
-    // Reads of blocks that were never written would take no time of the flash.
+    // The flash would take no time for reads of blocks that were never written.
     fs::write(disk.device(), vec![1; 2_000 * 4096]).expect("written");
     fs::File::open(disk.device()).expect("the device").sync_all().expect("synced");
     let modelled_ns = || disk.status().expect("the status").virtual_ns;
@@ -139,7 +140,7 @@ fn the_control_file_changes_between_virtual_and_real_time() {
     disk.set_real_time(true).expect("changed");
     assert!(disk.status().expect("the status").real_time);
     let took = read_directly(disk.device(), 100);
-    // The modelled two seconds before are not waited for.
+    // These reads do not wait for the two modelled seconds of the reads before.
     assert!(took >= Duration::from_millis(100) && took < Duration::from_secs(2), "{took:?}");
 
     disk.set_real_time(false).expect("changed back");

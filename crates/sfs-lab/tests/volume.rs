@@ -1,4 +1,5 @@
-//! A volume under load moves at most as many blocks as the laboratory predicts for its policy.
+//! A volume under load writes at most a tenth more data than the laboratory predicts for its
+//! policy.
 
 use std::sync::Arc;
 
@@ -16,13 +17,14 @@ const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
 const SEGMENTS: u32 = 1024;
 const SEGMENT_BLOCKS: u32 = 128;
 
-/// Size of the write buffer, which is written from half of it on: in proportion that of a volume of 8 GiB.
+/// Size of the write buffer in blocks, in proportion to the write buffer of a volume of 8 GiB. The
+/// volume starts to write when half of the buffer is used.
 const BUFFER_BLOCKS: u32 = 1024;
 
-/// Writes between two runs of background work.
+/// Number of writes between two runs of background work.
 const WORK_INTERVAL: u32 = 64;
 
-/// Writes before measuring and measured writes, in multiples of the file's blocks.
+/// Number of writes before measuring, and of measured writes, in multiples of the file's blocks.
 const SIZES: (u32, u32) = (1, 1);
 
 const SEED: u64 = 1;
@@ -35,7 +37,7 @@ struct Loaded {
     blocks: u32,
 }
 
-/// Counters before and after the measured writes, and the mean number of empty segments between.
+/// Counters before and after the measured writes, and the mean number of empty segments meanwhile.
 struct Measured {
     after: Counters,
     before: Counters,
@@ -110,8 +112,8 @@ impl Measured {
     }
 }
 
-/// Returns the blocks of data written for each block of the user: measured on the volume, and predicted by the
-/// laboratory.
+/// Returns the number of data blocks written for each block of the user: measured on the volume,
+/// and predicted by the laboratory.
 fn both(workload: &str, grouping: &str) -> (f64, f64) {
     let source = Source::open(workload).expect("a workload");
     let loaded = Loaded::fill(grouping);

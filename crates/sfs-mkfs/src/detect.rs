@@ -16,8 +16,8 @@ use crate::measure::{Budget, DeviceProbe, Measurement, Region, measure};
 use crate::plan::VolumePlan;
 use crate::{MkfsOptions, SegmentSize, wipe};
 
-/// Discard granularity from which it counts as the erase block size, in bytes; a smaller one is a
-/// flash page.
+/// Smallest discard granularity that counts as the erase block size, in bytes; a smaller
+/// granularity is a flash page.
 const ERASE_GRANULARITY_MIN: u64 = 128 << 10;
 
 /// Measures `device` with `--segment-size measure`, or by default if it is flash that reports no
@@ -66,7 +66,7 @@ fn is_flash(sysfs_root: &Path, path: &Path) -> bool {
     has_flash(&sysfs_root.join(format!("dev/block/{major}:{minor}")))
 }
 
-/// Returns the same for a device's directory of attributes in sysfs.
+/// Returns whether the sysfs directory `attributes` belongs to such a disk or partition.
 fn has_flash(attributes: &Path) -> bool {
     let disk = match attributes.join("partition").exists() {
         true => attributes.join(".."),

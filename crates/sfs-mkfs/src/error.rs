@@ -78,8 +78,8 @@ pub enum MkfsError {
         #[source]
         error: LayoutError,
     },
-    /// The device does not store what is written to it.
-    #[error("{}: {verdict}; do not use it: nothing was made", .device.display())]
+    /// The device does not store all data that is written to it.
+    #[error("{}: {verdict}; do not use the device: no volume was made", .device.display())]
     Faulty {
         /// Path of the device.
         device: PathBuf,
@@ -112,7 +112,7 @@ pub enum MkfsError {
         #[source]
         error: sfs_core::Error,
     },
-    /// The device's bytes could not be read, or its last odd bytes could not be wiped.
+    /// The device could not be read, or the bytes after its last whole block could not be wiped.
     #[error("{}: {error}", .device.display())]
     Bytes {
         /// Path of the device.

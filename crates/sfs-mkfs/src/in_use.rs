@@ -1,8 +1,8 @@
 //! Uses of a device or image file that an exclusive open does not notice.
 //!
 //! Mounts, swap areas and loop devices come from `/proc/self/mountinfo`, `/proc/swaps` and
-//! `/sys/block/loop*`. An unreadable source counts as no use, since an exclusive open of the device is the
-//! other guard.
+//! `/sys/block/loop*`. An unreadable source counts as no use, since the exclusive open of the
+//! device is a second check.
 
 use std::ffi::OsString;
 use std::fs;
@@ -58,9 +58,9 @@ pub(crate) fn refuse_among_devices(path: &Path) -> Result<(), MkfsError> {
     Ok(())
 }
 
-/// Refuses an image file that a loop device uses, and a loop device over a file that is mounted or that
-/// another loop device uses with a block in common. A lock on the file does not exclude an exclusive open
-/// of the loop device, nor the reverse.
+/// Refuses an image file that a loop device uses. Also refuses a loop device if its file is
+/// mounted, or if another loop device maps some of the same bytes of the file. A lock on the file
+/// does not exclude an exclusive open of the loop device, nor the reverse.
 ///
 /// # Errors
 ///

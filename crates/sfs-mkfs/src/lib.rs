@@ -4,7 +4,7 @@
 //! the old content, and has `sfs_core::make` write the empty log. The first write comes after every check has
 //! passed. An interrupted run leaves neither the old superblocks nor the new ones.
 //!
-//! Other crates use three modules besides: [`signatures`] finds the signatures of other filesystems,
+//! Other crates also use three modules: [`signatures`] finds the signatures of other filesystems,
 //! [`measure`] finds the erase block size of a device, and [`probe`] finds fake capacity.
 #![forbid(unsafe_code)]
 

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             if let MkfsError::Faulty { verdict, .. } = &error
                 && options.json
             {
-                // The message on stderr says the same if stdout has no reader.
+                // If stdout has no reader, the message on stderr has the same verdict.
                 let _ =
                     output::print(format_args!("{}\n", serde_json::json!({ "probed": verdict })));
             }
@@ -74,7 +74,7 @@ impl Bar {
     }
 }
 
-/// Returns mkfs(8)'s only code for failures; help and version are no failures.
+/// Prints an error of the command line, and returns the exit code: 1, or 0 for help and version.
 fn usage(error: &clap::Error) -> ExitCode {
     // If the terminal is gone, the message has no reader.
     let _ = error.print();

@@ -24,7 +24,7 @@ use crate::plan::{Identity, VolumePlan};
 use crate::signatures::{Ends, detect};
 use crate::{Human, MkfsError, MkfsOptions, Verdict, detect, probe, wipe};
 
-/// A volume that was made, or would be.
+/// A volume that was made, or that would be made without `--dry-run`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Made {
     /// Path of the device.
@@ -44,7 +44,7 @@ pub struct Made {
     pub capacity: u64,
     /// `true` if nothing was written.
     pub dry_run: bool,
-    /// Measurement that the segment size was chosen by, if there was one.
+    /// Measurement of the erase block size, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measurement>,
     /// Result of the probe, if there was one.
@@ -102,8 +102,8 @@ pub fn make(options: &MkfsOptions) -> Result<Made, MkfsError> {
     make_with(options, &mut |_, _| {})
 }
 
-/// Makes a volume as [`make`] does, and reports the progress of a probe: bytes done, and all
-/// bytes.
+/// Makes a volume as [`make`] does, and reports the progress of a probe, and of the search for
+/// blocks of an earlier volume: number of bytes done, and of all bytes.
 pub fn make_with(
     options: &MkfsOptions,
     progress: &mut dyn FnMut(u64, u64),
@@ -132,7 +132,7 @@ fn make_image(
     let made = try_out(options, &device, progress)
         .and_then(|probed| Ok(Made { probed, ..write(options, device, &plan)? }));
     if made.is_err() {
-        // The file was created by this run. The first error says more than an error of the removal.
+        // This run created the file. The first error is more useful than an error of the removal.
         let _ = fs::remove_file(path);
     }
     made
@@ -266,7 +266,8 @@ fn overwrite(
 ) -> Result<Made, MkfsError> {
     let superblock = &plan.superblock;
     let cleared = clear(&device, &superblock.layout, !options.keep_blocks).and_then(|()| {
-        // With data in place the number of the volume is secret and new.
+        // With data in place, a random key makes the volume number new, so no old block has this
+        // number.
         match options.uuid.is_some() && superblock.data_layout == DataLayout::Log {
             true => wipe::erase_volume(&device, superblock.volume(), progress),
             false => Ok(()),
@@ -287,8 +288,8 @@ fn failed(options: &MkfsOptions, error: sfs_core::Error) -> MkfsError {
     }
 }
 
-/// Makes the volume `plan` on `device`, whatever the device holds. Discards all blocks first if
-/// `discard` is set.
+/// Makes the volume `plan` on `device`, regardless of the content of the device. Discards all
+/// blocks first if `discard` is set.
 pub fn make_on(device: Arc<dyn Device>, plan: &VolumePlan, discard: bool) -> sfs_core::Result<()> {
     clear(&*device, &plan.superblock.layout, discard)?;
     sfs_core::make(device, &plan.superblock, &plan.root)

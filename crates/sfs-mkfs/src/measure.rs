@@ -5,9 +5,9 @@
 //! So every pass but the last is as fast as the device can be, and the device has no postponed work
 //! when the answer is found.
 //!
-//! A measurement is bounded in bytes and time. The measurement has an answer only if random writes of that size
-//! are as fast, and random writes of half the size are not, twice. The caller decides whether the
-//! device may be written.
+//! A measurement is bounded in bytes and time. A size is the answer only if random writes of this
+//! size are as fast as sequential ones, and random writes of half the size are slower in two
+//! attempts. The caller decides whether the device may be written.
 
 mod probe;
 
@@ -20,7 +20,8 @@ pub use probe::{DeviceProbe, Probe};
 
 use crate::Human;
 
-/// Largest and smallest request, in bytes. Clustered blocks of the papers' devices have 4 to 32 MiB.
+/// Largest and smallest request, in bytes. The clustered blocks of the papers' devices have 4 to 32
+/// MiB.
 const SIZE_MAX: u64 = 64 << 20;
 const SIZE_MIN: u64 = 128 << 10;
 
@@ -43,9 +44,9 @@ const PASS_PART: u64 = 16;
 /// Limits of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Bytes of a pass: must be more than the device can buffer (the paper: 1 GB).
+    /// Number of bytes of a pass; must be more than the device can buffer (the paper: 1 GB).
     pub pass_bytes: u64,
-    /// Device time of all passes, in nanoseconds.
+    /// Maximum device time of all passes, in nanoseconds.
     pub total_ns: u64,
 }
 
@@ -57,7 +58,7 @@ impl Budget {
 /// Region of a medium to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Region {
-    /// Blocks of the device.
+    /// Number of blocks of the device.
     pub block_count: u64,
     /// Start of the device on the medium, in bytes: requests are aligned on the medium.
     pub partition_start: u64,
@@ -66,11 +67,11 @@ pub struct Region {
 /// Throughput of requests of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ThroughputRow {
-    /// Bytes of a request.
+    /// Size of a request, in bytes.
     pub size: u64,
-    /// Sequential writes, in kB/s (1000 bytes).
+    /// Throughput of sequential writes, in kB/s (1000 bytes).
     pub sequential_kb_per_s: u64,
-    /// Random writes that do not overlap, in kB/s.
+    /// Throughput of random writes that do not overlap, in kB/s.
     pub random_kb_per_s: u64,
 }
 
@@ -82,7 +83,7 @@ pub struct Measurement {
     /// Size from which random writes are as fast as sequential ones, in bytes. `None` if there is
     /// no such size, or the time ran out.
     pub segment_size: Option<u64>,
-    /// Bytes written.
+    /// Number of bytes written.
     pub written_bytes: u64,
     /// Device time, in milliseconds.
     pub elapsed_ms: u64,
@@ -100,8 +101,10 @@ impl fmt::Display for Measurement {
         let written = Human(self.written_bytes);
         write!(f, "  {written} written in {:.1} s: ", self.elapsed_ms as f64 / 1000.0)?;
         match self.segment_size {
-            Some(size) => write!(f, "random writes are as fast from {} on", Human(size)),
-            None => f.write_str("could not tell"),
+            Some(size) => {
+                write!(f, "random writes are as fast as sequential ones from {} on", Human(size))
+            }
+            None => f.write_str("found no erase block size"),
         }
     }
 }
@@ -161,7 +164,7 @@ pub fn sweep(
     Ok(rows)
 }
 
-/// Blocks that are written, from one that is aligned on the medium.
+/// Range of blocks that is written; its start is aligned on the medium.
 #[derive(Clone, Copy)]
 struct Area {
     first_block: u64,
@@ -209,7 +212,8 @@ impl Measuring<'_> {
         self.elapsed_ns < self.budget.total_ns
     }
 
-    /// Writes the area once, in order; less of it if the device is slow.
+    /// Writes the area once, in order, or a part of the area if the device is slow. Returns the
+    /// area that the passes use.
     fn fill(&mut self, area: Area) -> Result<Area, DeviceError> {
         let patience_ns = self.budget.total_ns / PASS_PART;
         let (bytes, _) = self.pass(&area, area.size_max, Order::Sequential, patience_ns)?;
@@ -266,7 +270,7 @@ impl Measuring<'_> {
     }
 
     /// Writes the area in requests of `size` bytes, until the pass takes longer than `patience_ns`.
-    /// Returns bytes written and nanoseconds.
+    /// Returns the number of bytes written, and the elapsed nanoseconds.
     fn pass(
         &mut self,
         area: &Area,
@@ -299,8 +303,8 @@ fn kb_per_s(bytes: u64, elapsed_ns: u64) -> u64 {
 }
 
 /// Returns the `no`th of `count` positions in an order that looks random; each position occurs
-/// once. A Feistel network permutes the next power of four, and is walked until the position is
-/// below `count`.
+/// once. A Feistel network permutes the numbers below a power of four, and is applied until the
+/// position is below `count`.
 fn scattered(no: u64, count: u64) -> u64 {
     let half_bits = count.max(2).ilog2().div_ceil(2).max(1) + u32::from(!count.is_power_of_two());
     let mask = (1u64 << half_bits) - 1;

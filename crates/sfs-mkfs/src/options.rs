@@ -31,11 +31,12 @@ pub struct MkfsOptions {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Check everything, print what would be made, and write nothing
+    /// Check everything, print the volume that would be made, and write nothing
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
-    /// Write all over the device and read it back first, to find fake capacity and dropped writes
+    /// First write samples over the whole device and read them back, to find fake capacity and
+    /// dropped writes
     #[arg(long, conflicts_with = "dry_run")]
     pub probe: bool,
 
@@ -43,16 +44,17 @@ pub struct MkfsOptions {
     #[arg(short = 'K', long)]
     pub keep_blocks: bool,
 
-    /// Size of a segment, a power of two from 128K to 1G; auto: the size that the device reports, or on
-    /// flash that reports none a measured size; measure: a measured size on any device, which takes
-    /// about a minute [default: auto]
+    /// Size of a segment, a power of two from 128K to 1G; auto: the size that the device reports,
+    /// or a measured size on flash that reports none; measure: a measured size on any device, which
+    /// takes about a minute [default: auto]
     #[arg(long, value_name = "SIZE", default_value = "auto", hide_default_value = true, value_parser = parse_segment_size)]
     pub segment_size: SegmentSize,
 
     /// Data layout, fixed for the life of the volume. log: data is appended, never overwritten; the
-    /// others overwrite data in place, without checksums, and put new blocks into the emptiest segment
-    /// (greedy-space), the next under a threshold by the FAST 2009 table or by its relation
-    /// (clock-space, clock-space-exact), or near their inode (block-group) [default: log]
+    /// others overwrite data in place, without checksums, and put new blocks into the emptiest
+    /// segment (greedy-space), the next segment below a utilization threshold of the FAST 2009
+    /// paper, from its table or its formula (clock-space, clock-space-exact), or near their inode
+    /// (block-group) [default: log]
     #[arg(long = "layout", alias = "placement", value_name = "LAYOUT", default_value = "log", hide_default_value = true, hide_possible_values = true, value_parser = PossibleValuesParser::new(DataLayout::ALL.map(DataLayout::name)).map(|name| data_layout(&name)))]
     pub data_layout: DataLayout,
 
@@ -77,7 +79,7 @@ pub struct MkfsOptions {
 pub enum SegmentSize {
     /// Size that the device reports, or a measured one on flash that reports none.
     Auto,
-    /// Measured size, whatever the device is and reports.
+    /// Measured size, regardless of the kind and the report of the device.
     Measure,
     /// Fixed size, in bytes.
     Bytes(u64),

@@ -12,12 +12,13 @@ const SEGMENT_SIZE: u64 = 8 << 20;
 pub(crate) const SEGMENT_SIZE_MIN: u64 = 128 << 10;
 const SEGMENT_SIZE_MAX: u64 = 1 << 30;
 
-/// Number of segments below which open heads and the reserve take a large part of the volume: in 2 GiB, 1,000 segments
-/// write 1.15 times what users do in a load where 500 write 1.58 times, and 250 write 1.84 times (docs/benchmarks.md).
+/// Number of segments below which open heads and the reserve take a large part of the volume. One
+/// load on 2 GiB writes 1.27 bytes for each byte of the user with 1,000 segments, 1.43 with 500,
+/// and 1.55 with 250 (docs/benchmarks.md).
 const SEGMENTS_WANTED: u32 = 1000;
 
-/// Size below which segments are not made smaller for more of them than [`SEGMENTS_NEEDED`], in bytes: summaries and
-/// requests become a large part of them.
+/// Smallest segment size that is chosen for [`SEGMENTS_WANTED`] segments, in bytes. The overhead of
+/// summaries and requests is large in smaller segments.
 const SEGMENT_SIZE_LOW: u64 = 1 << 20;
 
 /// Number of segments below which the cleaner has little choice.
@@ -86,9 +87,10 @@ fn layout(geometry: &Geometry, segment_size: u64) -> Result<Layout, LayoutError>
     Layout::new(geometry.block_count, segment_blocks, geometry.partition_start)
 }
 
-/// Returns the segment size that suits a device, in bytes: 8 MiB, or the device's erase unit if
-/// that is larger. A device that would have fewer than about 1,000 segments gets smaller ones, down to 1 MiB, and below
-/// that for 250 segments; but none below the erase unit as long as a volume fits at all.
+/// Returns the segment size that suits a device, in bytes: 8 MiB, or the device's erase unit if the
+/// unit is larger. If the device would have fewer than about 1,000 segments, the size is smaller,
+/// but at least 1 MiB. The size is below 1 MiB only if there would be fewer than 250 segments, and
+/// below the erase unit only if no volume would fit otherwise.
 pub fn segment_size_for(geometry: &Geometry) -> u64 {
     let erase_size = geometry.preferred_erase_size.max(geometry.discard_granularity);
     let least = erase_size.clamp(SEGMENT_SIZE_MIN, SEGMENT_SIZE_MAX).next_power_of_two();

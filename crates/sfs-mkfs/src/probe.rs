@@ -1,9 +1,9 @@
-//! Detection of devices that do not store what is written to them.
+//! Detection of devices that do not store all data that is written to them.
 //!
 //! The probe writes a reference at the start of the device and samples after it, and reads all of
-//! them back. The probe finds every device whose addresses wrap around, and a device that drops one write
-//! in a few thousand. Its time grows with the square root of the size. The content of the device is
-//! lost.
+//! them back. The probe finds every device whose addresses wrap around, and a device that drops one
+//! write in a few thousand. The time of a probe grows with the square root of the size. The content
+//! of the device is lost.
 
 use std::fmt;
 
@@ -15,20 +15,20 @@ use crate::Human;
 /// Minimum number of blocks of the reference, which is written without gaps.
 const REFERENCE_MIN: u64 = 1024;
 
-/// Blocks of one request.
+/// Number of blocks of one request.
 const REQUEST_BLOCKS: u64 = 256;
 
-/// Requests between two reports of progress.
+/// Number of requests between two reports of progress.
 const REPORT_EVERY: u64 = 64;
 
 /// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// Bytes that were written, each of them once, and read back.
+    /// Number of bytes that were written once and read back.
     pub bytes: u64,
     /// Size that the device claims, in bytes.
     pub claimed_bytes: u64,
-    /// Defect of the device; `None` if every byte was there.
+    /// Defect of the device; `None` if all data was read back correctly.
     #[serde(flatten)]
     pub fault: Option<Fault>,
 }
@@ -39,7 +39,7 @@ impl fmt::Display for Verdict {
             Some(fault) => fault.fmt(f),
             None => write!(
                 f,
-                "keeps what is written to it: {} in samples over all of its {} were there",
+                "stores all data: {} in samples over all of its {} were read back correctly",
                 Human(self.bytes),
                 Human(self.claimed_bytes)
             ),
@@ -51,12 +51,13 @@ impl fmt::Display for Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "fault", rename_all = "kebab-case")]
 pub enum Fault {
-    /// Addresses wrap around after so many blocks: the device claims more capacity than it has.
+    /// Addresses wrap around after `blocks` blocks: the device claims more capacity than it has.
     Wraps {
-        /// Blocks that the device has.
+        /// Number of blocks that the device has, or a multiple of this number if it is below the
+        /// length of the reference.
         blocks: u64,
     },
-    /// The device reported this block as written, and had not written it.
+    /// The device reported a block as written, but had not stored it.
     Drops {
         /// Address of the block.
         address: u64,
@@ -68,14 +69,11 @@ impl fmt::Display for Fault {
         match self {
             Self::Wraps { blocks } => {
                 let bytes = blocks * BLOCK_SIZE as u64;
-                write!(f, "is a fake: it has {bytes} bytes, and writes past them overwrite others")
+                write!(f, "is a fake: it has {bytes} bytes, and writes past this size destroy data")
             }
             Self::Drops { address } => {
                 let offset = address * BLOCK_SIZE as u64;
-                write!(
-                    f,
-                    "drops writes: what was written at byte {offset} was not there afterwards"
-                )
+                write!(f, "drops writes: the data written at byte {offset} could not be read back")
             }
         }
     }
@@ -110,9 +108,9 @@ impl TriedAddresses {
     }
 }
 
-/// Writes to `device`, reads back, and returns the defect, if there is one. `seed` distinguishes
-/// this run's content from that of earlier runs. `progress` receives the bytes written and read so
-/// far, and all of them.
+/// Writes to `device`, reads the data back, and returns the verdict. `seed` distinguishes the
+/// content of this run from the content of earlier runs. `progress` takes the number of bytes
+/// written and read so far, and the number of all bytes to write and read.
 ///
 /// # Errors
 ///
@@ -135,20 +133,20 @@ struct ProbeRun<'a> {
     device: &'a dyn Device,
     seed: u64,
     requests: u64,
-    /// Blocks that were written and read.
+    /// Number of blocks that were written or read so far.
     blocks: u64,
-    /// Blocks to write and to read.
+    /// Number of blocks to write and to read.
     total: u64,
     progress: &'a mut dyn FnMut(u64, u64),
 }
 
 impl ProbeRun<'_> {
-    /// Writes and reads everything that is tried, and returns the defect.
+    /// Writes and reads all addresses of `tried`, and returns the defect.
     fn fault(&mut self, tried: TriedAddresses) -> Result<Option<Fault>, DeviceError> {
         self.write_reference(tried)?;
         self.device.flush()?;
-        // The samples descend: of several that land on one block, the first past the end is left. Its
-        // address gives the real size.
+        // The samples are written in descending order. Of several samples that wrap around to one
+        // block, the lowest one remains, whose address gives the real size.
         let mut samples: Vec<u64> = tried.samples().collect();
         samples.reverse();
         for address in samples {
@@ -253,7 +251,7 @@ mod tests {
 
     use super::*;
 
-    /// A device that claims `claimed` blocks and stores `real` of them, without those that
+    /// A device that claims `claimed` blocks and stores `real` of them, without the blocks that
     /// `dropped` selects.
     struct Liar {
         geometry: Geometry,
@@ -320,7 +318,8 @@ mod tests {
             for real in [1, 2, 1000, 1023, 1024, 1025, 1999, 2048, 4095, 4999, 500_001, 1_048_575] {
                 if real < claimed {
                     let fault = found(claimed, real, |_| false);
-                    // Below the reference only a multiple of the real size shows.
+                    // If the real size is below the reference, only a multiple of the size is
+                    // found.
                     let Some(Fault::Wraps { blocks }) = fault else { panic!("{claimed} {real}") };
                     assert_eq!(blocks % real, 0, "{claimed} {real}");
                     assert!(real < 1732 || blocks == real, "{claimed} {real} {blocks}");

@@ -12,16 +12,17 @@ use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Stream};
 
 use crate::signatures;
 
-/// Blocks of one request.
+/// Number of blocks of one request.
 const REQUEST_BLOCKS: u64 = 256;
 
-/// Blocks of one discard: 1 GiB, so that an interrupt does not wait for a whole disk.
+/// Number of blocks of one discard: 1 GiB, so that a signal does not wait for the discard of a
+/// whole disk.
 const DISCARD_BLOCKS: u64 = 1 << 18;
 
 /// Zeroes the ranges of old signatures, and the superblocks and checkpoint slots of the new volume.
 pub(crate) fn wipe(device: &dyn Device, layout: &Layout) -> Result<(), DeviceError> {
     let block_size = BLOCK_SIZE as u64;
-    // The superblocks go first: without them an interrupted run leaves no old volume.
+    // The superblocks go first, so that an interrupted run leaves no volume that can be mounted.
     let last = device.geometry().block_count - 1;
     for superblock in [LOCATOR_ADDRESS, SUPERBLOCK_ADDRESS, last, layout.backup] {
         zero(device, superblock..superblock + 1)?;
@@ -45,8 +46,9 @@ pub(crate) fn discard(device: &dyn Device, layout: &Layout) -> Result<(), Device
     wipe(device, layout)
 }
 
-/// Zeroes every block that begins like a chunk or node of the volume with number `volume`. A repair would take it for one of
-/// the new volume, if that has the same number. Reads the whole device, and reports bytes done and all bytes to `progress`.
+/// Zeroes every block that begins like a chunk or node of the volume with number `volume`. A repair
+/// of a new volume with the same number would take such a block for its own. Reads the whole
+/// device, and reports the number of bytes done, and of all bytes, to `progress`.
 pub(crate) fn erase_volume(
     device: &dyn Device,
     volume: u64,

@@ -265,7 +265,7 @@ fn other_filesystems_are_wiped() {
         let path = image(&directory, 320 * MIB, 0, b"");
         let made = Command::new(maker).args(arguments).arg(&path).output();
         if !made.is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: {maker} is not here, or does not work");
+            eprintln!("skipped: {maker} is not installed, or failed");
             continue;
         }
         assert!(blkid(&path).is_none_or(|seen| !seen.is_empty()), "{maker}");
@@ -282,7 +282,7 @@ fn other_filesystems_are_wiped() {
 fn blkid(path: &Path) -> Option<String> {
     let output = Command::new("blkid").arg("-p").arg(path).output();
     let Ok(output) = output else {
-        eprintln!("skipped: blkid is not here");
+        eprintln!("skipped: blkid is not installed");
         return None;
     };
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -295,7 +295,7 @@ fn a_probe_follows_the_refusals_and_precedes_the_volume() {
     expect_refusal(&["--probe"], &path, "has XFS filesystem (at byte 0); give -f to overwrite");
     let output = mkfs(&["--probe", "-f"], &path);
     assert_eq!((code(&output), stderr(&output)), (0, String::new()));
-    let verdict = format!("Probed {}: keeps what is written to it: ", path.display());
+    let verdict = format!("Probed {}: stores all data: ", path.display());
     assert!(stdout(&output).starts_with(&verdict), "{}", stdout(&output));
     assert!(stdout(&output).contains("\nMade an SFS volume"));
     let output = mkfs(&["--probe", "--json", "-f"], &path);
@@ -305,7 +305,7 @@ fn a_probe_follows_the_refusals_and_precedes_the_volume() {
     assert_eq!(code(&mkfs(&["--probe", "-n", "-f"], &path)), 1, "a dry run writes nothing");
 }
 
-/// A misspelled device became a file in the memory of the machine.
+/// A misspelled name of a device must not become a file in memory.
 #[test]
 fn no_image_is_made_among_the_device_files() {
     let typo = Path::new("/dev/sfs-typo");

@@ -1,4 +1,5 @@
-//! The measurement finds the erase block size of each model despite noise, and reports when there is none.
+//! The measurement finds the erase block size of each model despite noise, and reports no size if
+//! there is none.
 
 use sfs_device::DeviceError;
 use sfs_mkfs::measure::{Budget, Measurement, Probe, Region, measure};
@@ -88,7 +89,7 @@ fn a_device_without_erase_blocks_has_no_answer() {
     let measurement = measure(&mut Even, region, BUDGET, &mut |_| ()).expect("no failure");
     assert_eq!(measurement.segment_size, None);
     assert_eq!(measurement.rows.len(), 10, "all sizes from 64 MiB to 128 KiB");
-    assert!(measurement.to_string().ends_with("could not tell"));
+    assert!(measurement.to_string().ends_with("found no erase block size"));
 }
 
 #[test]
@@ -97,6 +98,6 @@ fn a_measurement_stays_within_its_time_budget() {
     let budget = Budget { total_ns: 1_000_000_000, ..Budget::DEFAULT };
     let measurement = measure(&mut Even, region, budget, &mut |_| ()).expect("no failure");
     assert_eq!(measurement.segment_size, None);
-    // A request of 64 MiB takes 16 ms of it.
+    // A request of 64 MiB takes 16 ms of the budget.
     assert!((1000..=1017).contains(&measurement.elapsed_ms), "{measurement:?}");
 }

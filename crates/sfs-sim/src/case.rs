@@ -43,13 +43,13 @@ pub enum Case {
     },
 }
 
-/// Torn states of each request in a sequence.
+/// Number of torn states of each request in a sequence.
 const SEQUENCE_TEARS: usize = 2;
 
-/// Random states of an epoch that has too many requests for all subsets.
+/// Number of random states of an epoch that has too many requests for all subsets.
 const SEQUENCE_SAMPLE: usize = 64;
 
-/// Segments of the volume that sequences run on.
+/// Number of segments of the volume that sequences run on.
 const SEQUENCE_SEGMENTS: u64 = 32;
 
 /// One in this many sequences begins with a volume of version 1, which its mount upgrades.

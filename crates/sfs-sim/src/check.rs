@@ -23,7 +23,7 @@ use crate::model::reference::ReferenceNode;
 use crate::recorded_run::{RecordedRun, RunRecorder, RunState};
 use crate::version_1::{self, OpenDecision};
 
-/// Crashes of the recovery, and of the writes after it, that are checked for each state.
+/// Number of crashes of the recovery, and of the writes after it, that are checked for each state.
 const RECRASHES: usize = 1;
 
 /// Violation of the durability contract.

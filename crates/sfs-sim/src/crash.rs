@@ -29,11 +29,11 @@ pub enum RequestEffect {
 /// Parameters of a torn request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tear {
-    /// Bytes that arrive together: 512 or 4096.
+    /// Number of bytes that arrive together: 512 or 4096.
     pub unit: usize,
     /// Content of the units that did not arrive.
     pub filler: Filler,
-    /// Seed of the choice which units arrived.
+    /// Seed that decides which units arrived.
     pub seed: u64,
 }
 

@@ -14,8 +14,8 @@ pub fn empty_volume(data_layout: DataLayout, segments: u64) -> CowImage {
     Arc::into_inner(device).expect("formatting drops its reference to the device")
 }
 
-/// Returns the blocks of the smallest device for `segments` segments: superblock, checkpoint slots and backup
-/// included.
+/// Returns the number of blocks of the smallest device for `segments` segments: superblock,
+/// checkpoint slots and backup included.
 fn block_count(segments: u64) -> u64 {
     32 + segments * SEGMENT_BLOCKS + 16 + 1
 }

@@ -22,9 +22,9 @@ use crate::scenario;
 pub struct CaseCounts {
     /// Number of cases.
     pub cases: u64,
-    /// Crash states, those of recoveries included.
+    /// Number of crash states, those of recoveries included.
     pub states: u64,
-    /// Epochs: sets of requests between two flushes.
+    /// Number of epochs: sets of requests between two flushes.
     pub epochs: u64,
 }
 
@@ -132,7 +132,7 @@ pub struct ExplorationPlan {
     pub states: u64,
     /// Kinds of cases.
     pub cases: CaseKinds,
-    /// Worker threads; a single worker runs in the thread of the caller.
+    /// Number of worker threads; a single worker runs in the thread of the caller.
     pub jobs: usize,
 }
 

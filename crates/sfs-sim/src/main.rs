@@ -25,7 +25,7 @@ struct Arguments {
     /// Seed that decides all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Worker threads.
+    /// Number of worker threads.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
     /// Kinds of cases to explore.

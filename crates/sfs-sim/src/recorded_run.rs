@@ -18,7 +18,7 @@ use crate::model::operation::VolumeOperation;
 use crate::model::pair::VolumePair;
 use crate::model::reference::Reference;
 
-/// State that an operation made durable by its return.
+/// Part of the state that is durable when an operation returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Synced {
     /// Nothing.
@@ -36,7 +36,7 @@ pub struct RunState {
     pub reference: Reference,
     /// Part of the state that a crash must not mix with other states.
     pub digest: Digest,
-    /// State that the operation made durable.
+    /// Part of the state that the operation made durable.
     pub synced: Synced,
     /// Number of requests to the device before the operation began.
     started: usize,
@@ -84,8 +84,8 @@ impl RecordedRun {
     /// Returns the indexes of the states from the last durable one that `covers` accepts to the newest one
     /// that may have arrived.
     ///
-    /// The power may have been cut as early as the last request that arrived was issued, and as late as the
-    /// next flush began. The range holds for both bounds.
+    /// The power cut can have happened at any time from the issue of the last request that arrived
+    /// to the beginning of the next flush. The range holds for both bounds.
     fn range(&self, crash: &Crash, covers: impl Fn(Synced) -> bool) -> RangeInclusive<usize> {
         let acknowledged = |state: &RunState| state.done <= crash.epoch.end && covers(state.synced);
         let floor = self.states.iter().rposition(acknowledged).expect("state 0 is durable");

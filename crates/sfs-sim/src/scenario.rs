@@ -23,10 +23,10 @@ use crate::version_1;
 /// One in this many scenarios begins with a volume of version 1.
 const UPGRADE_SHARE: u64 = 4;
 
-/// Steps of a scenario.
+/// Number of steps of a scenario.
 pub const STEPS: u32 = 120;
 
-/// Crash states of each epoch.
+/// Number of crash states of each epoch.
 const STATES: usize = 3;
 
 /// Percentage of the initially free blocks below which a step also appends to a file.
@@ -35,13 +35,13 @@ const FILL_PERCENT: u64 = 88;
 /// Percentage of the initially free blocks beyond which most steps free space.
 const FULL_PERCENT: u64 = 94;
 
-/// Files that fill the volume at first, so many that a single one hardly matters.
+/// Number of files that fill the volume at first, so many that the deletion of one hardly matters.
 const FILES: u64 = 20;
 
 /// Maximum length of an appending write in bytes, a twentieth of the smallest volume.
 const APPEND_LEN_MAX: u64 = 80_000;
 
-/// One in this many steps is followed by a sync.
+/// One in this many steps is followed by a sync of a file.
 const SYNC_ODDS: u64 = 4;
 
 /// One in this many steps is followed by a step of background work.

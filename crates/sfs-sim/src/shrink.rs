@@ -23,7 +23,7 @@ pub fn shrink(failure: CaseFailure) -> CaseFailure {
 }
 
 struct Search {
-    /// States that may still be checked.
+    /// Number of states that may still be checked.
     left: u64,
     best: CaseFailure,
 }

@@ -1,4 +1,5 @@
-//! A device with silent faults: writes that are acknowledged, and lost, torn, misdirected or duplicated.
+//! A device with silent faults: writes that are acknowledged, but lost, torn, misdirected or
+//! duplicated.
 //!
 //! One write at a time can be selected for a fault; all other requests are correct. The device can also
 //! shrink, or run out of space as a sparse image on a full filesystem does. In these two cases requests fail
@@ -14,13 +15,15 @@ use crate::image::CowImage;
 /// Silent fault of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SilentFault {
-    /// The write is acknowledged and not performed.
+    /// The write is acknowledged, but not performed.
     Lost,
     /// Only the first half of the write is performed.
     Half,
-    /// The write goes to blocks this far after its own, modulo the size of the device.
+    /// The write goes to blocks this far after its own, and wraps around before the end of the
+    /// device.
     Misdirected(u64),
-    /// The write is performed, and again at blocks this far after its own.
+    /// The write is performed, and performed again at blocks this far after its own, wrapping
+    /// around.
     Duplicated(u64),
 }
 

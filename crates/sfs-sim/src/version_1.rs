@@ -8,7 +8,7 @@ use sfs_device::{BLOCK_SIZE, Device};
 
 use crate::image::CowImage;
 
-/// Bytes of a superblock that version 1 uses; the rest of the block is zero.
+/// Number of bytes of a superblock that version 1 uses; the rest of the block is zero.
 const LEN: usize = 184;
 
 /// Decision of a version 1 program about a device.

@@ -52,7 +52,7 @@ impl Fixture {
         number(&mut &*self.packed, 4) - 1
     }
 
-    /// Returns the superblock of version 2, which `version_1/pack.py` made after FORMAT.md.
+    /// Returns the superblock of version 2, which `version_1/pack.py` made according to FORMAT.md.
     fn upgraded(&self) -> [u8; BLOCK_SIZE] {
         *unpack(self.superblock).block(SUPERBLOCK_ADDRESS)
     }
@@ -193,7 +193,7 @@ fn version_1_is_read_as_it_is_and_upgraded_by_the_first_mount_for_writing() {
     }
 }
 
-/// The bytes of each step were made after FORMAT.md, not by the upgrade itself.
+/// The bytes of each step were made according to FORMAT.md, not by the upgrade itself.
 #[test]
 fn each_step_of_an_upgrade_is_a_volume() {
     for fixture in FIXTURES {
@@ -242,14 +242,14 @@ fn an_upgrade_writes_the_documented_bytes_in_the_documented_order() {
     }
 }
 
-/// Torn states of each request of a short epoch.
+/// Number of torn states of each request of a short epoch.
 const TEARS: usize = 10;
 
-/// Maximum number of requests in a short epoch, such as those of the superblocks, of which every subset is a
-/// state.
+/// Maximum number of requests in a short epoch, such as a write of a superblock. Every subset of
+/// these requests is a state.
 const SHORT_MAX: usize = 3;
 
-/// Random states of a longer epoch.
+/// Number of random states of a longer epoch.
 const SAMPLE: usize = 12;
 
 fn states(epoch: &Range<usize>, random: &mut SplitMix64) -> Vec<Crash> {

@@ -6,7 +6,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdConfig, SsdProfile};
 
-/// Pages that the host writes in one sample.
+/// Number of pages that the host writes in one iteration.
 const PAGES: u64 = 100_000;
 
 const PAGE_SIZE: u64 = 4096;

@@ -5,41 +5,41 @@ use serde::{Deserialize, Serialize};
 /// Exact counts since the device was made, or since the last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SsdCounters {
-    /// Read requests.
+    /// Number of read requests.
     pub read_requests: u64,
-    /// Write requests.
+    /// Number of write requests.
     pub write_requests: u64,
-    /// Trim requests.
+    /// Number of trim requests.
     pub trim_requests: u64,
-    /// Flush requests.
+    /// Number of flush requests.
     pub flush_requests: u64,
-    /// Bytes that the host read.
+    /// Number of bytes that the host read.
     pub host_bytes_read: u64,
-    /// Bytes that the host wrote.
+    /// Number of bytes that the host wrote.
     pub host_bytes_written: u64,
-    /// Pages that the host wrote, whole or in part.
+    /// Number of pages that the host wrote, whole or in part.
     pub host_pages_written: u64,
-    /// Pages with data that the host trimmed.
+    /// Number of pages with data that the host trimmed.
     pub host_pages_trimmed: u64,
-    /// Pages that were read because the host wrote only a part of them.
+    /// Number of pages that were read because the host wrote only a part of them.
     pub pages_completed: u64,
-    /// Pages that cleaning, merging and wear levelling moved.
+    /// Number of pages that cleaning, merging and wear levelling moved.
     pub pages_moved: u64,
-    /// Flash pages programmed, for the host or internally.
+    /// Number of flash pages programmed, for the host or internally.
     pub flash_pages_programmed: u64,
-    /// Flash pages read, for the host or internally.
+    /// Number of flash pages read, for the host or internally.
     pub flash_pages_read: u64,
-    /// Clustered blocks erased.
+    /// Number of clustered blocks erased.
     pub erases: u64,
-    /// Victims that a page-mapped layer cleaned.
+    /// Number of victims that a page-mapped layer cleaned.
     pub cleanings: u64,
-    /// Switch merges: a log block became the data block as it was.
+    /// Number of switch merges: a log block became the data block without copies.
     pub merges_switch: u64,
-    /// Partial merges: the rest of the data block was copied into the log block.
+    /// Number of partial merges: the rest of the data block was copied into the log block.
     pub merges_partial: u64,
-    /// Full merges: a data block and its log pages were copied into a third block.
+    /// Number of full merges: a data block and its log pages were copied into a third block.
     pub merges_full: u64,
-    /// Clustered blocks that wear levelling moved.
+    /// Number of clustered blocks that wear levelling moved.
     pub wear_moves: u64,
     /// Sum of the times that copies and erases kept elements and channels busy, in nanoseconds.
     pub moving_ns: u64,

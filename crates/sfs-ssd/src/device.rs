@@ -1,9 +1,9 @@
 //! A block device over a model.
 //!
-//! The data is in a memory device by logical address; the model is served the same requests for its counts
-//! and times. With [`TimeMode::Virtual`], the requests of a single thread give the same counts and times in
-//! every run. With [`TimeMode::RealTime`], requests also take the time that the model computes. The mode can
-//! change at any time.
+//! The data is in a memory device by logical address; the model receives the same requests, and
+//! computes counts and times. With [`TimeMode::Virtual`], the requests of a single thread give the
+//! same counts and times in every run. With [`TimeMode::RealTime`], requests also take the time
+//! that the model computes. The mode can change at any time.
 
 use std::time::{Duration, Instant};
 
@@ -97,8 +97,8 @@ impl SsdDevice {
 
     /// Changes the relation of the model's time to real time.
     ///
-    /// Real time begins when all work of the requests so far has ended in the model, so that no request
-    /// waits for virtual time that has passed. A call that sleeps goes on to sleep.
+    /// Real time begins when all work of the requests so far has ended in the model, so that no
+    /// request waits for virtual time that has passed. A sleeping call is not woken.
     pub fn set_time_mode(&self, time_mode: TimeMode) {
         let mut model = self.model.lock();
         if time_mode == TimeMode::RealTime && model.clock.real_ns().is_some() {
@@ -114,7 +114,7 @@ impl SsdDevice {
         look(&mut self.model.lock().ssd)
     }
 
-    /// Returns the virtual time at which the last request ended, in nanoseconds since the device was made.
+    /// Returns the model's time after the last request, in nanoseconds since the device was made.
     pub fn now_ns(&self) -> u64 {
         self.model.lock().now_ns
     }

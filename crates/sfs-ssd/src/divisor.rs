@@ -11,6 +11,8 @@ pub(crate) struct Divisor {
 }
 
 impl Divisor {
+    /// Makes the divisor `number`.
+    ///
     /// # Panics
     ///
     /// If `number` is zero.

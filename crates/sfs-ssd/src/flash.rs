@@ -17,7 +17,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub struct Spare {
     /// Page that the slot holds.
     pub page: u32,
-    /// Number of the write; it grows with every page that the host writes.
+    /// Number of the write, which grows with every page that the host writes.
     pub version: u32,
 }
 
@@ -150,7 +150,7 @@ impl Flash {
     pub fn program(&mut self, slot: u32, spare: Spare, at_ns: u64) -> u64 {
         let (cluster, index) = self.position(slot);
         let filled = &mut self.filled[cluster as usize];
-        assert!(index >= *filled, "slot {slot}: {index} of {cluster} comes after {filled}");
+        assert!(index >= *filled, "slot {slot}: {index} is below the first free index {filled}");
         *filled = index + 1;
         self.spares[slot as usize] = spare;
         self.counters.flash_pages_programmed += u64::from(self.geometry.stripe);

@@ -1,8 +1,8 @@
 //! Flash translation layers, which turn page writes in place into operations that flash allows.
 //!
-//! [`Layer`] names a layer and its parameters, and builds it. The layers implement [`Ftl`]: [`PageMapped`]
-//! maps every page, [`Fast`] and [`Bast`] map blocks and have log blocks. After any sequence of calls,
-//! [`Ftl::slot`] returns the slot of the last version of each page.
+//! [`Layer`] names a layer and its parameters, and builds it. The layers implement [`Ftl`]:
+//! [`PageMapped`] maps every page; [`Fast`] and [`Bast`] map blocks and have log blocks. After any
+//! sequence of calls, [`Ftl::slot`] returns the slot of the last version of each page.
 
 mod bast;
 mod build;

@@ -14,23 +14,23 @@ use serde::Serialize;
 /// 3.4: a logical page of 32 KiB on eight packages). A *slot* is the physical position of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlashGeometry {
-    /// Buses to the packages; each does one transfer at a time.
+    /// Number of buses to the packages; a bus does one transfer at a time.
     pub channels: u32,
-    /// Packages on each channel.
+    /// Number of packages on each channel.
     pub packages: u32,
-    /// Dies in each package.
+    /// Number of dies in each package.
     pub dies: u32,
-    /// Planes in each die.
+    /// Number of planes in each die.
     pub planes: u32,
-    /// Erase blocks in each plane.
+    /// Number of erase blocks in each plane.
     pub blocks: u32,
-    /// Flash pages in each erase block.
+    /// Number of flash pages in each erase block.
     pub flash_pages: u32,
-    /// Bytes of a flash page.
+    /// Size of a flash page in bytes.
     pub flash_page_size: u32,
-    /// Elements in a gang; has to divide the number of elements.
+    /// Number of elements in a gang; has to divide the number of all elements.
     pub gang: u32,
-    /// Flash pages in a page; has to divide `gang`.
+    /// Number of flash pages in a page; has to divide `gang`.
     pub stripe: u32,
     /// Spare capacity, which the host does not see, in thousandths of the capacity that the host sees.
     pub spare_permille: u32,
@@ -93,7 +93,8 @@ impl FlashGeometry {
         cluster % self.gangs()
     }
 
-    /// Returns the first element of the page at `index` of `cluster`; its stripe continues on the next ones.
+    /// Returns the first element of the page at `index` of `cluster`; the page continues on the
+    /// next elements.
     pub fn element_of(&self, cluster: u32, index: u32) -> u32 {
         self.gang_of(cluster) * self.gang + index % (self.gang / self.stripe) * self.stripe
     }

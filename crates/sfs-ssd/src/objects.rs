@@ -1,5 +1,5 @@
-//! An object interface to a device: the device allocates pages, the host names objects (Rajimwale et al.,
-//! section 3.7).
+//! An object interface to a device: the device allocates pages, and the host names objects
+//! (Rajimwale et al., section 3.7).
 //!
 //! Deleting an object frees its pages for the cleaner at once, without a trim by the host. Read-only objects
 //! are written to a stream of their own. Requests for priority objects defer cleaning.
@@ -47,7 +47,8 @@ struct Object {
     pages: BTreeMap<u64, u32>,
 }
 
-/// Device of objects. The separation of read-only objects needs a translation layer with two streams.
+/// Store of objects on a device. The separation of read-only objects needs a translation layer with
+/// two streams.
 pub struct ObjectStore {
     ssd: Ssd,
     objects: BTreeMap<ObjectId, Object>,
@@ -56,7 +57,7 @@ pub struct ObjectStore {
 }
 
 impl ObjectStore {
-    /// Makes a device without objects on an erased device.
+    /// Makes an empty store on an erased device.
     pub fn new(ssd: Ssd) -> ObjectStore {
         let pages = ssd.geometry().pages();
         ObjectStore {
@@ -84,8 +85,8 @@ impl ObjectStore {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::NotFound`], [`ObjectError::NoSpace`], or [`ObjectError::ReadOnly`] if a page of a
-    /// read-only object was written before. After an error, nothing is written.
+    /// [`ObjectError::NotFound`], [`ObjectError::NoSpace`], or [`ObjectError::ReadOnly`] if a page
+    /// of a read-only object was written before. A failed call writes nothing.
     pub fn write(
         &mut self,
         id: ObjectId,

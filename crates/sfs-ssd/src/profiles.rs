@@ -10,7 +10,7 @@ use crate::geometry::FlashGeometry;
 use crate::ssd::SsdConfig;
 use crate::timing::Timing;
 
-/// Flash page size of all profiles in bytes, as in the SFS paper's simulator (papers.md, section 2).
+/// Flash page size of all profiles in bytes, as in the SFS paper's simulator.
 const FLASH_PAGE_SIZE: u32 = 4096;
 
 /// Profile of a commercial device.
@@ -38,12 +38,12 @@ struct DataSheet {
     read_kb: u64,
     /// Bandwidth of random reads of 4 KiB, one at a time.
     random_read_kb: u64,
-    /// Bytes of a clustered block.
+    /// Size of a clustered block in bytes.
     cluster_size: u64,
     channels: u32,
     elements: u32,
     spare_permille: u32,
-    /// True for single-level cells.
+    /// `true` for single-level cells.
     slc: bool,
     /// Transfer time of a kibibyte over the host interface, in nanoseconds.
     link_kib_ns: u64,
@@ -95,9 +95,9 @@ impl DataSheet {
     }
 }
 
-/// Intel X25-E. The SFS paper has its bandwidths (table 1), and the request size of 16 MiB from which on
-/// random writes are as fast as sequential ones (figure 1). Random 4 KiB writes at 5.3 MB/s are possible only
-/// with a page-mapped layer. The spare capacity is assumed.
+/// Intel X25-E. The SFS paper states the bandwidths (table 1), and 16 MiB as the request size from
+/// which on random writes are as fast as sequential writes (figure 1). Random 4 KiB writes at 5.3
+/// MB/s are possible only with a page-mapped layer. The spare capacity is assumed.
 const SSD_H: DataSheet = DataSheet {
     write_kb: 170_000,
     read_kb: 216_900,
@@ -110,8 +110,8 @@ const SSD_H: DataSheet = DataSheet {
     link_kib_ns: SATA,
 };
 
-/// Samsung S470. Sources as for SSD-H; 32 MiB. Random 4 KiB writes at 0.6 MB/s agree with a page-mapped
-/// layer and 7% of spare capacity (a gibibyte of flash for a gigabyte).
+/// Samsung S470. Sources as for SSD-H; the request size is 32 MiB. Random 4 KiB writes at 0.6 MB/s
+/// agree with a page-mapped layer and 7% of spare capacity (a gibibyte of flash for a gigabyte).
 const SSD_M: DataSheet = DataSheet {
     write_kb: 87_000,
     read_kb: 212_600,
@@ -124,8 +124,8 @@ const SSD_M: DataSheet = DataSheet {
     link_kib_ns: SATA,
 };
 
-/// Transcend JetFlash 700. Sources as for SSD-H; 16 MiB. Random 4 KiB writes at 0.002 MB/s mean that every
-/// write merges a block, as in BAST.
+/// Transcend JetFlash 700. Sources as for SSD-H; the request size is 16 MiB. Random 4 KiB writes at
+/// 0.002 MB/s mean that every write merges a block, as in BAST.
 const SSD_L: DataSheet = DataSheet {
     write_kb: 38_000,
     read_kb: 69_100,
@@ -138,8 +138,9 @@ const SSD_L: DataSheet = DataSheet {
     link_kib_ns: USB3,
 };
 
-/// SanDisk SDS5C-032G. The logical block of 4 MiB is from the FAST'09 paper, section 5.2. Only figure 3 of
-/// that paper has the bandwidths, and its numbers are not available, so they are assumed.
+/// SanDisk SDS5C-032G. The logical block of 4 MiB is from the FAST'09 paper, section 5.2. The
+/// bandwidths are assumed, because that paper shows them only in figure 3, whose numbers are not
+/// available.
 const SANDISK: DataSheet = DataSheet {
     write_kb: 50_000,
     read_kb: 67_000,
@@ -236,8 +237,8 @@ pub fn profiles() -> Vec<SsdProfile> {
     ]
 }
 
-/// Returns the flash of the SFS paper's simulator: 65,536 blocks of 512 KiB in pages of 4 KiB, 10% of spare
-/// capacity, each block on its own (papers.md, section 2).
+/// Returns the flash of the SFS paper's simulator: 65,536 blocks of 512 KiB in pages of 4 KiB, 10%
+/// of spare capacity, without clustering of blocks.
 ///
 /// The source has no timing, so the timing of SSD-M is used.
 fn fast12() -> SsdProfile {
@@ -246,7 +247,7 @@ fn fast12() -> SsdProfile {
     SsdProfile {
         name: "fast12",
         device: "the SFS paper's simulator",
-        source: "SFS paper, its simulator; times of ssd-m",
+        source: "simulator of the SFS paper; timing of ssd-m",
         geometry,
         timing: SSD_M.timing(),
         layer: Layer::GREEDY,
@@ -255,7 +256,7 @@ fn fast12() -> SsdProfile {
 }
 
 impl SsdProfile {
-    /// Returns the profile with this name.
+    /// Returns the profile with this name, or `None` if there is none.
     pub fn by_name(name: &str) -> Option<SsdProfile> {
         profiles().into_iter().find(|profile| profile.name == name)
     }
@@ -267,8 +268,8 @@ impl SsdProfile {
         SsdProfile { layer, ..self }
     }
 
-    /// Returns this profile with erase blocks of about `size` bytes, as a device of the same speed that
-    /// is smaller.
+    /// Returns this profile with clustered blocks of about `size` bytes, for a smaller device of
+    /// the same speed.
     ///
     /// Has to be called before [`SsdProfile::with_capacity`], which counts the erase blocks.
     pub fn with_cluster_size(self, size: u64) -> SsdProfile {

@@ -7,13 +7,14 @@ use serde::Serialize;
 /// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum RequestKind {
-    /// Read bytes.
+    /// Reads bytes.
     Read,
-    /// Write bytes.
+    /// Writes bytes.
     Write,
-    /// Discard bytes (TRIM). Only pages that lie wholly in the range are discarded.
+    /// Discards bytes (TRIM). Only pages that lie wholly in the range are discarded.
     Trim,
-    /// Make writes durable. A write is durable when it ends, so a flush costs no more than a command.
+    /// Makes writes durable. A write is durable when it ends, so a flush costs no more than a
+    /// command.
     Flush,
 }
 
@@ -28,7 +29,7 @@ pub struct HostRequest {
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
-    /// Stream of the data, as a hint which data to write together (a placement identifier).
+    /// Stream of the data, a hint for writing data together (a placement identifier).
     pub stream: u8,
     /// `true` if cleaning should be deferred for this request (Rajimwale et al., section 3.6).
     pub priority: bool,

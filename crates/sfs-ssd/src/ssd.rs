@@ -164,7 +164,7 @@ impl Ssd {
     ///
     /// If the request does not lie wholly on the device.
     pub fn serve(&mut self, request: &HostRequest, at_ns: u64) -> Completion {
-        assert!(request.end() <= self.capacity(), "{request:?} is past the end");
+        assert!(request.end() <= self.capacity(), "{request:?} ends beyond the device");
         let from_ns = at_ns + self.flash.timing().command_ns;
         let ended_ns = match request.kind {
             RequestKind::Read => self.read(request, from_ns),

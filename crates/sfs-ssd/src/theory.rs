@@ -1,9 +1,9 @@
-//! Analytical write amplification of a page-mapped device (papers.md, section 2).
+//! Analytical write amplification of a page-mapped device (Desnoyers 2012).
 //!
-//! The equations hold in the limit of many large blocks. The equations do not include reserved blocks, which the
-//! caller has to subtract from the physical space.
+//! The equations hold in the limit of many large blocks, and do not include reserved blocks, which
+//! the caller has to subtract from the physical space.
 
-/// Iterations of the bisection, enough for every bit of an `f64`.
+/// Number of iterations of the bisection, enough for every bit of an `f64`.
 const BISECTIONS: u32 = 200;
 
 /// Returns the write amplification of uniform random writes under FIFO collection, and in the limit of

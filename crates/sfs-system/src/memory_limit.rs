@@ -1,4 +1,5 @@
-//! The memory that a process may use: the smallest of its control groups' limits, its address space, and the machine.
+//! The memory that a process may use: the minimum of the limits of its control groups and of its
+//! address space, and of the memory of the machine.
 //!
 //! A limit that cannot be read counts as none, so a system without `/proc` has no limit.
 
@@ -31,7 +32,7 @@ impl fmt::Display for LimitKind {
 /// Limit of the memory that the process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// Bytes; `u64::MAX` without a limit.
+    /// Limit in bytes; `u64::MAX` without a limit.
     pub bytes: u64,
     /// Origin of the limit.
     pub kind: LimitKind,

@@ -26,7 +26,7 @@ pub struct MountRecord {
     pub dir: PathBuf,
     /// Filesystem type, with the subtype after the dot.
     pub kind: String,
-    /// Source of the mount. For SFS this is the path of the device or image file.
+    /// Source of the mount; for SFS, the path of the device or image file.
     pub source: PathBuf,
     /// Device number of the filesystem. The number is unique among the filesystems that are mounted now, and the same at
     /// every mount point of one filesystem.
@@ -69,19 +69,20 @@ impl MountRecord {
         })
     }
 
-    /// User number of the process that serves this mount; `None` for a filesystem other than FUSE.
+    /// Returns the user number of the mount's owner; `None` for a filesystem other than FUSE.
     pub fn owner(&self) -> Option<u32> {
         let mut options = self.super_options.split(',');
         options.find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
     }
 
-    /// Returns whether the filesystem is SFS, by its type. Its device may be gone.
+    /// Returns whether the filesystem is SFS, by its type. The device may be gone.
     pub fn is_sfs(&self) -> bool {
         [TYPE, TYPE_OF_BLOCK_DEVICE].contains(&self.kind.as_str())
     }
 
-    /// Returns whether this mount is one of the filesystem that `earlier` showed, which may be unmounted. The kernel
-    /// gives the device number of a filesystem that ended to the next one, so the number alone does not tell.
+    /// Returns whether this mount and `earlier`, which may be unmounted, are mounts of one
+    /// filesystem. The kernel reuses the device number of an unmounted filesystem, so the number
+    /// alone is not enough.
     pub fn is_of_same_filesystem(&self, earlier: &Self) -> bool {
         (self.number, &self.kind, &self.source) == (earlier.number, &earlier.kind, &earlier.source)
     }

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// Error of [`parse_size`]: the text is not a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a size is a number, then K, M, G or T for binary thousands: 512M")]
+#[error("a size is a number of bytes, or of K, M, G or T (powers of 1024), such as 512M")]
 pub struct SizeError;
 
 /// Parses a size in bytes: `4096`, `128K`, `8M`, `8MiB`, `1G`, `2T`.

@@ -19,13 +19,14 @@ pub const FILE_MODE: u32 = 0o100_644;
 /// Mode of a directory, `rwxr-xr-x`.
 pub const DIRECTORY_MODE: u32 = 0o040_755;
 
-/// Blocks of the smallest segment.
+/// Number of blocks of the smallest segment.
 pub const SEGMENT_BLOCKS_MIN: u64 = 32;
 
-/// Blocks before the first of the smallest segments: superblock and checkpoint slot, rounded up to a segment.
+/// Number of blocks before the first of the smallest segments: superblock and checkpoint slot,
+/// rounded up to a segment.
 const HEAD_BLOCKS: u64 = 32;
 
-/// Blocks after the last segment: a checkpoint slot and the superblock's backup.
+/// Number of blocks after the last segment: a checkpoint slot and the superblock's backup.
 const TAIL_BLOCKS: u64 = 17;
 
 /// Returns the user root as a caller at the time [`NOW`].

@@ -4,7 +4,7 @@
 ///
 /// # Panics
 ///
-/// If the variable is no number.
+/// If the variable is not a number.
 pub fn number_from_env(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Longer than any awaited event takes on a busy machine.
+/// Maximum wait, longer than any awaited event takes on a busy machine.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(5);
 

@@ -1,6 +1,6 @@
 //! Conversions between the types of `sfs-fuse` and those of fuser 0.18: times, attributes and errors.
 //!
-//! A time of the kernel comes back to the nanosecond, before 1970 too. No time is rounded or refused.
+//! Times are converted exactly, to the nanosecond, also before 1970. No time is rounded or refused.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -34,7 +34,7 @@ pub(super) fn set_time(asked: TimeOrNow) -> SetTime {
     }
 }
 
-/// Converts a time to the form that fuser encodes rightly.
+/// Converts a time to the form that fuser encodes correctly.
 fn system_time(time: Time) -> SystemTime {
     let seconds = Duration::from_secs(time.secs.unsigned_abs());
     let whole = match time.secs >= 0 {

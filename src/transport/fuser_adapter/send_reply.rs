@@ -1,6 +1,7 @@
 //! Replies of the shell, given to fuser's reply objects.
 //!
-//! [`SendReply`] has one implementation for each object. A reply of another form than the object takes becomes EIO.
+//! [`SendReply`] has one implementation for each object. A reply that the object does not take
+//! becomes EIO.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

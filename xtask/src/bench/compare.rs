@@ -25,7 +25,7 @@ pub(crate) struct CompareOptions {
     /// Transports to compare.
     #[arg(long, value_delimiter = ',', default_value = "uring,dev")]
     transports: Vec<String>,
-    /// Samples of each row.
+    /// Number of samples of each row.
     #[arg(long, default_value_t = 6)]
     rounds: u32,
     /// Measure only these rows. Rows on existing files need the row that makes them:

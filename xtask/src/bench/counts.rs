@@ -27,7 +27,7 @@ const CONTESTANTS: [Contestant; 5] = [
 
 #[derive(Args)]
 pub(crate) struct CountsOptions {
-    /// Samples of each cell, whose median is shown.
+    /// Number of samples of each cell; the median is shown.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Run less of everything, and write nothing to `docs/`.
@@ -94,12 +94,12 @@ fn median(samples: &[Counts]) -> Counts {
 fn markdown(columns: &[(Contestant, Vec<Counts>)], rounds: u32) -> String {
     let mut cells = columns.iter().flat_map(|(_, rows)| rows);
     let what = if cells.any(|counts| counts.instructions.is_some()) {
-        "thousands of its own instructions + of the kernel's for it, and system calls"
+        "thousands of instructions in user space + in the kernel, and system calls"
     } else {
         "system calls (the machine does not count instructions)"
     };
     let mut text = format!(
-        "{}. What the daemon executes for a call, median of {rounds} rounds: {what}.\n\n| |",
+        "{}. Work of the daemon for a call, median of {rounds} rounds: {what}.\n\n| |",
         machine::description()
     );
     columns.iter().for_each(|(contestant, _)| text += &format!(" {} |", contestant.name()));

@@ -23,7 +23,7 @@ use crate::{
 /// Modes of cleaning, as `-o cleaning=` names them.
 const MODES: [&str; 2] = ["yielding", "eager"];
 
-/// Share of writes among the requests, in percent: the paper's.
+/// Shares of writes among the requests, in percent, as in the paper.
 const SHARES: [u32; 5] = [20, 40, 50, 60, 80];
 
 /// Arrival process of the requests.
@@ -63,12 +63,12 @@ impl Arrival {
 
 const DEVICE_LEN: u64 = 256 << 20;
 
-/// Part of the space for files that is filled, in percent.
+/// Percentage of the space for files that is filled.
 const FILL: u64 = 85;
 
 #[derive(Args)]
 pub(crate) struct PacingOptions {
-    /// Samples of each cell, whose median is shown.
+    /// Number of samples of each cell; the median is shown.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Duration of each load, in seconds.
@@ -90,9 +90,9 @@ struct PacingSample {
     mean: f64,
     /// Longest latency, in milliseconds.
     longest: f64,
-    /// Segments that were cleaned during the load.
+    /// Number of segments that were cleaned during the load.
     cleaned: u64,
-    /// Requests that had to wait for cleaning or a checkpoint.
+    /// Number of requests that had to wait for cleaning or a checkpoint.
     stalls: u64,
 }
 

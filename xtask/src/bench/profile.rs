@@ -102,7 +102,7 @@ pub(crate) fn run(workspace: &Workspace, options: &ProfileOptions) -> Result<()>
     table::publish(&workspace.root.join("docs/benchmarks.md"), "profile", &text)
 }
 
-/// Returns the shares of the samples that perf recorded in `file`.
+/// Returns the processor time of a call by part, from the samples that perf recorded in `file`.
 fn explain(sample: &Sample, file: &Path) -> Result<Row> {
     let each = |time: Duration| time.div_f64(sample.ops as f64);
     let processors = each(sample.cpu);
@@ -156,7 +156,7 @@ fn part(comm: &str, in_kernel: bool, name: &str) -> Option<Part> {
 fn markdown(name: &str, rows: &[Row]) -> String {
     let mut text = format!(
         "{}. {name}: microseconds of processor time for a call, by the functions that perf(1) found \
-         running; waiting is none.\n\n| |",
+         running; waiting is not counted.\n\n| |",
         machine::description()
     );
     ROWS.iter().for_each(|(_, title)| text += &format!(" {title} |"));

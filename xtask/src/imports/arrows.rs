@@ -86,7 +86,7 @@ fn named(modules: &Modules, from: usize) -> Vec<(usize, usize)> {
         .iter()
         .filter_map(|(path, line)| modules.resolve(from, path).map(|target| (target, *line)));
     let is_arrow = |target: Target| match target {
-        // To name an enclosing module is no use of it: the path goes on, or the name means nothing.
+        // The name of an enclosing module alone is no import: only the rest of the path counts.
         Target::Module(module) => !modules.encloses(module, from),
         Target::Item(module) => module != from,
     };
@@ -132,7 +132,7 @@ fn upward(modules: &Modules, arrows: &Arrows, layered: &Layered) -> Vec<ImportFa
 /// Returns the modules without a layer, and the layers without a module.
 fn unlisted(modules: &Modules, layered: &Layered) -> Vec<ImportFault> {
     let listed: Vec<&str> = layered.layers.iter().flat_map(|layer| layer.iter().copied()).collect();
-    // Only the library has layers; the module trees of programs stand on it.
+    // Only the library has layers; the module trees of programs have none.
     if listed.is_empty() || modules.get(0).file.file_name().is_none_or(|name| name != "lib.rs") {
         return Vec::new();
     }
@@ -157,7 +157,7 @@ fn describe(modules: &Modules, parent: usize, arrows: &Arrows, knot: &Knot<Room>
     let names: Vec<String> = circle.iter().map(|room| name(modules, parent, room)).collect();
     let mut text = "import cycle: ".to_owned() + &names.join(" -> ");
     if knot.len >= circle.len() {
-        text += &format!(" (one of several among {} rooms)", knot.len);
+        text += &format!(" (one of several cycles among {} modules)", knot.len);
     }
     for pair in circle.windows(2) {
         let origin = &arrows[&(pair[0].clone(), pair[1].clone())];
@@ -167,7 +167,8 @@ fn describe(modules: &Modules, parent: usize, arrows: &Arrows, knot: &Knot<Room>
     ImportFault(text)
 }
 
-/// Returns how a room below `parent` is shown: `a::b` for a child, the file's name for the parent itself.
+/// Returns the shown name of a room below `parent`: `a::b` for a child, the file's name for the
+/// parent itself.
 fn name(modules: &Modules, parent: usize, room: &Room) -> String {
     let module = modules.get(parent);
     match room {

@@ -94,18 +94,18 @@ impl Modules {
         outer
     }
 
-    /// Returns what `path` means in the module `from`; `None` if it leads out of the crate.
+    /// Returns the target of `path` in the module `from`; `None` if `path` leads out of the crate.
     pub(super) fn resolve(&self, from: usize, path: &[String]) -> Option<Target> {
         self.follow(from, path, from, None, REEXPORTS_MAX)
     }
 
-    /// Returns what an import of the module `from` means.
+    /// Returns the target of an import of the module `from`.
     pub(super) fn resolve_import(&self, from: usize, import: &Import) -> Option<Target> {
         self.follow(from, &import.path, from, Some(import), REEXPORTS_MAX)
     }
 
-    /// Resolves `path` in `from` for the module `reader`; `except` is the import under way, which does not
-    /// explain its own first segment.
+    /// Resolves `path` in `from` for the module `reader`. `except` is the import being resolved,
+    /// which cannot resolve its own first segment.
     fn follow(
         &self,
         from: usize,
@@ -166,7 +166,7 @@ impl Modules {
     ) -> Option<Target> {
         let SourceFile { items, imports, .. } = &self.all[module].source;
         let (name, rest) = path.split_first()?;
-        // Behind a facade that does not enclose the reader nothing is looked up.
+        // Re-exports of a module that does not enclose the reader are not followed.
         if name == "*" || items.contains(name) || !self.encloses(module, reader) {
             return Some(Target::Item(module));
         }

@@ -1,7 +1,7 @@
 //! Reader of one source file: the names that the file declares, and the paths that it names.
 //!
-//! The file is read as a stream of tokens, so comments and strings are out of the way, and paths inside macro
-//! calls are found. Code under `#[cfg(test)]` is left out.
+//! The file is read as a stream of tokens, so comments and strings are ignored, and paths inside
+//! macro calls are found. Code under `#[cfg(test)]` is left out.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ pub(super) struct Import {
 }
 
 impl SourceFile {
-    /// Reads the text of a file; an error if the text is no sequence of Rust tokens.
+    /// Reads the text of a file; returns an error if the text is no sequence of Rust tokens.
     pub(super) fn read(text: &str) -> Result<Self> {
         let tokens: TokenStream =
             text.parse().map_err(|error| anyhow!("cannot be tokenized: {error}"))?;

@@ -112,7 +112,7 @@ fn contents(entry: &TreeEntry, left: &Path, right: &Path) -> Result<Option<Strin
     }
     for name in names {
         if xattr(left, &name)? != xattr(right, &name)? {
-            return Ok(Some(format!("has another {name}")));
+            return Ok(Some(format!("has another value of {name}")));
         }
     }
     if !entry.meta.is_file() {

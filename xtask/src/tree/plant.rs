@@ -52,7 +52,7 @@ fn crates(registry: &Path) -> Result<Vec<PathBuf>> {
     }
     crates.sort();
     if crates.is_empty() {
-        bail!("{} is empty: cargo fetch", registry.display());
+        bail!("{} is empty: run cargo fetch", registry.display());
     }
     Ok(crates)
 }

@@ -23,7 +23,7 @@ impl Function {
     }
 }
 
-/// Returns the tokens of `text`; an error if it is no sequence of Rust tokens.
+/// Returns the tokens of `text`; an error if the text is no sequence of Rust tokens.
 pub(super) fn pattern(text: &str) -> Result<Vec<String>> {
     let tokens: TokenStream = text.parse().map_err(|error| anyhow!("`{text}`: {error}"))?;
     let mut flat = Vec::new();

@@ -15,8 +15,8 @@ use sfs_lab::random::WorkloadRng;
 use super::overwriting::{BLOCK_LEN, Overwriting};
 use crate::tail::{Latencies, Outcome};
 
-/// Requests that can be under way at once. Latency counts from the arrival, so that a request that
-/// finds no thread waits like any other.
+/// Number of requests that can be in progress at once. Latency is measured from the arrival, so it
+/// includes the time that a request waits for a thread.
 const THREADS: usize = 64;
 
 /// Arrival process: random arrivals, independent of each other.
@@ -24,7 +24,7 @@ const THREADS: usize = 64;
 pub struct Arrivals {
     /// Number of requests.
     pub requests: u64,
-    /// Mean arrivals in a second.
+    /// Mean number of arrivals in a second.
     pub rate: f64,
     /// Seed of the times.
     pub seed: u64,
@@ -103,7 +103,7 @@ mod tests {
         std::fs::write(&path, [0; 4 * BLOCK_LEN]).expect("written");
         let mut blocks =
             Overwriting::open(&path, super::super::Choice::Uniform, 1, 0).expect("the file");
-        // All arrive within a microsecond, which no filesystem serves in time.
+        // All requests arrive within a microsecond, faster than any filesystem serves them.
         let burst = Arrivals { requests: 500, rate: 1e9, seed: 1 };
         let outcome = arrivals(&path, &mut blocks, burst).expect("served");
         let call = outcome.calls["write and fsync"];

@@ -1,4 +1,4 @@
-//! `ls -l` of directories that no cache has.
+//! `ls -l` of directories that are in no cache.
 
 use std::{
     fs::{self, File},

@@ -23,7 +23,7 @@ pub(super) const BLOCK_LEN: usize = 4096;
 /// Exponent of Zipf's law.
 const THETA: f64 = 0.99;
 
-/// Overwrites between two syncs while a file ages.
+/// Number of overwrites between two syncs while a file ages.
 const AGEING_SYNC_WRITES: u64 = 32;
 
 /// Distribution of the overwritten blocks.
@@ -31,7 +31,7 @@ const AGEING_SYNC_WRITES: u64 = 32;
 pub enum Choice {
     /// Zipf's law with the exponent 0.99.
     Zipf,
-    /// Every block as often.
+    /// Every block with the same probability.
     Uniform,
 }
 
@@ -64,7 +64,7 @@ impl Overwriting {
     pub fn open(path: &Path, choice: Choice, seed: u64, skipped: u64) -> Result<Self> {
         let file = File::options().write(true).open(path)?;
         let blocks = u32::try_from(file.metadata()?.len() / BLOCK_LEN as u64)?;
-        ensure!(blocks > 0, "{}: empty", path.display());
+        ensure!(blocks > 0, "{}: the file is empty", path.display());
         let mut random = SeededRng::new(seed);
         let bytes = random.bytes(BLOCK_LEN);
         let mut choose: Box<dyn FnMut() -> u64> = match choice {
@@ -80,7 +80,7 @@ impl Overwriting {
         Ok(Self { file, choose, bytes })
     }
 
-    /// Overwrites `mib` MiB with a sync now and then, and does not time it.
+    /// Overwrites `mib` MiB with a sync after every `AGEING_SYNC_WRITES` blocks, untimed.
     ///
     /// # Errors
     ///

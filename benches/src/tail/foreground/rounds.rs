@@ -19,10 +19,11 @@ const BLOCK_LEN: usize = 4096;
 /// Length of a new file, in bytes.
 const NEW_FILE_LEN: usize = 100;
 
-/// New files that stay: a filesystem with a fixed number of inodes would run out of them.
+/// Maximum number of new files that are kept: a filesystem with a fixed number of inodes would run
+/// out of inodes.
 const NEW_FILES_MAX: u64 = 20_000;
 
-/// Rounds between two syncs.
+/// Number of rounds between two syncs.
 const SYNC_ROUNDS: u64 = 10;
 
 /// Durations by kind of request.

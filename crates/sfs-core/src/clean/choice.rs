@@ -7,15 +7,17 @@ use super::watermarks::{Urgency, urgency};
 use crate::format::{Layout, UsageEntry};
 use crate::metadata::Metadata;
 
-/// Fraction of the dirty nodes that cleaning may cause up to which any victim is taken.
+/// Divisor of [`Candidates::dirty_nodes_max`]: while no more nodes than the quotient are dirty, any
+/// victim is taken.
 const NODES_PER_FIRST_VICTIM: usize = 4;
 
-/// Part of a data segment that must be garbage while a better victim waits for a checkpoint: moving a fuller one would gain
-/// less than that one does afterwards.
+/// Divisor of a segment's blocks: the quotient is the garbage that a victim must have while a
+/// better victim waits for a checkpoint. Moving a fuller segment would gain less than the better
+/// victim gains afterwards.
 const SEGMENTS_PER_GARBAGE: u32 = 8;
 
-/// Part of a segment that must be garbage while nobody waits for segments: moving a fuller one would wear the device for
-/// little.
+/// Divisor of a segment's blocks: the quotient is the garbage that a victim must have while no
+/// thread waits for segments. Moving a fuller segment would wear the device for little gain.
 const SEGMENTS_PER_GARBAGE_AT_REST: u32 = 32;
 
 /// Rule by which victims are chosen.
@@ -34,7 +36,7 @@ pub(super) struct Candidates<'a> {
     pub(super) excluded: &'a ExcludedVictims,
     /// Victims of the round so far.
     pub(super) victims: &'a [SegmentGeneration],
-    /// Dirty nodes beyond which cleaning makes no more nodes dirty.
+    /// Number of dirty nodes beyond which cleaning makes no more nodes dirty.
     pub(super) dirty_nodes_max: usize,
 }
 
@@ -52,7 +54,7 @@ impl Candidates<'_> {
         (segment, self.metadata.usage.entry(segment).stamp)
     }
 
-    /// Chooses a victim by the victim policy: the scores of all segments are up to date.
+    /// Chooses a victim by the victim policy. The caller has updated the scores of the segments.
     pub(super) fn best(&self) -> Chosen {
         let has_waiting = Cell::new(false);
         let is_at_rest = urgency(self.layout, self.metadata) < Urgency::Critical;
@@ -79,7 +81,8 @@ impl Candidates<'_> {
         Chosen { victim, has_waiting: has_waiting.get() }
     }
 
-    /// Returns whether `segment` is neither excluded nor waits for a checkpoint, in which case it sets `has_waiting`.
+    /// Returns whether `segment` is neither excluded nor waiting for a checkpoint. Sets
+    /// `has_waiting` if the segment waits.
     fn is_fit(&self, segment: u32, has_waiting: &Cell<bool>) -> bool {
         if self.excluded.contains(&self.generation(segment)) {
             return false;
@@ -89,8 +92,9 @@ impl Candidates<'_> {
         !waits
     }
 
-    /// Returns whether a victim with nodes has to wait for a checkpoint: they become dirty, and stay in memory until then.
-    /// After a checkpoint no victim waits, however many nodes it has.
+    /// Returns whether the segment of `entry` has to wait for a checkpoint: its live nodes would
+    /// become dirty, and stay in memory until then. After a checkpoint no victim waits, however
+    /// many nodes it has.
     fn waits(&self, entry: &UsageEntry) -> bool {
         let dirty_nodes = self.metadata.tree.dirty_count();
         entry.data_group().is_none()

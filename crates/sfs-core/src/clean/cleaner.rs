@@ -1,8 +1,8 @@
 //! Cleaner: takes victims, and reads and verifies their live blocks.
 //!
-//! A round collects live blocks of one or more victims in bounded steps. The caller then commits the blocks and calls
-//! [`Cleaner::finish`], or [`Cleaner::abandon`] after a failure. `choice` has the choice of the victims; `watermarks` say
-//! when to clean.
+//! A round collects live blocks of one or more victims in bounded steps. The caller then commits
+//! the blocks and calls [`Cleaner::finish`], or [`Cleaner::abandon`] after a failure. `choice`
+//! chooses the victims; `watermarks` decides when to clean.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,24 +30,25 @@ use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments};
 use crate::tree::{NodeNotCached, VerifiedNode};
 use crate::writeback::MovedBlock;
 
-/// Fraction of the write buffer for one that moved blocks may take.
+/// Divisor of the write buffer: moved blocks may take the quotient.
 const WRITE_BUFFERS_PER_MOVED: usize = 4;
 
-/// Fraction of the volume for one that moved blocks may take, if that is at least what one step reads. The victims of a
-/// round are room for garbage that the volume lacks until the round is committed.
+/// Divisor of the volume's blocks: moved blocks may take the quotient, but at least the blocks of
+/// one step. Until a round is committed, the volume lacks the space of its victims.
 const VOLUMES_PER_MOVED: u64 = 256;
 
-/// Blocks of a victim that one step reads, in one request where possible: 1 MiB.
+/// Number of blocks of a victim that one step reads, in one request where possible: 1 MiB.
 const STEP_BLOCKS: u64 = 256;
 
-/// Maximum number of dead blocks between two live ones that a read includes: one longer request is
-/// faster than two.
+/// Maximum distance, in blocks, of two live blocks that one read covers, with the dead blocks
+/// between them: one longer request is faster than two.
 const GAP_BLOCKS: u64 = 8;
 
-/// Part of the node cache that cleaning may make dirty: the other half is for their copies during a checkpoint.
+/// Divisor of the node cache: cleaning may make the quotient dirty. The other half is for the
+/// copies of the dirty nodes during a checkpoint.
 const CACHES_PER_DIRTY: usize = 2;
 
-/// Dirty nodes that cleaning may cause with the smallest cache.
+/// Number of dirty nodes that cleaning may cause with the smallest cache.
 const DIRTY_NODES_MIN: usize = 512;
 
 /// A live block of a victim.
@@ -79,9 +80,9 @@ pub(crate) struct CleaningRound {
     victims: Vec<SegmentGeneration>,
     /// Live blocks that wait for their commit.
     moves: Vec<MovedBlock>,
-    /// Room in open segments that the round may use, whatever the groups of its blocks.
+    /// Number of free blocks in open segments that the round may use for blocks of any group.
     head_room_blocks: usize,
-    /// `true` if the live blocks go where open segments have room.
+    /// `true` if the live blocks go to any open segment with room, whatever their groups.
     pub(crate) merges_groups: bool,
     progress: CleanProgress,
 }
@@ -109,7 +110,7 @@ pub(crate) struct Cleaner {
     /// Round of the background, and of writers that are throttled.
     round: Mutex<CleaningRound>,
     excluded: Mutex<ExcludedVictims>,
-    /// `None` until cleaning has gained nothing.
+    /// State in which cleaning last gained nothing; `None` if that has not happened.
     futility: Mutex<Option<Futility>>,
     superblock: Arc<Superblock>,
     metadata: Arc<MetadataStore>,
@@ -119,7 +120,8 @@ pub(crate) struct Cleaner {
     health: Arc<Health>,
     counters: Arc<AtomicCounters>,
     moved_blocks_max: usize,
-    /// Dirty nodes beyond which cleaning makes no more nodes dirty: the next checkpoint comes first.
+    /// Number of dirty nodes beyond which cleaning makes no more nodes dirty: the next checkpoint
+    /// comes first.
     dirty_nodes_max: usize,
     /// `true` if victims with nodes were left out of the last choice, because too many nodes are dirty.
     waits_for_checkpoint: AtomicBool,
@@ -180,7 +182,7 @@ impl Cleaner {
         futility.as_mut().is_some_and(|futility| futility.holds(changes, garbage, urgency))
     }
 
-    /// Returns whether the last choice left victims out that can be cleaned after a checkpoint.
+    /// Returns whether the last choice left out victims that can be cleaned after a checkpoint.
     pub(crate) fn waits_for_checkpoint(&self) -> bool {
         self.waits_for_checkpoint.load(Ordering::Relaxed)
     }
@@ -238,15 +240,16 @@ impl Cleaner {
         victims.iter().for_each(|(segment, _)| excluded.give_back(*segment));
     }
 
-    /// Looks at the emptied segments after a checkpoint.
+    /// Reconsiders the emptied segments after a checkpoint.
     pub(crate) fn reconsider_excluded(&self) {
         let metadata = self.metadata.read();
         let layout = &self.superblock.layout;
         self.excluded.lock().reconsider_emptied(&metadata, layout, &self.health);
     }
 
-    /// Takes the best victim, if its live blocks fit into the Clean segments and into memory, together with those of
-    /// the round and the nodes that moving them makes dirty. Returns whether it was taken; no other victim is tried.
+    /// Takes the best victim, if its live blocks fit into the Clean segments and into memory,
+    /// together with those of the round and the nodes that moving them makes dirty. Returns whether
+    /// the victim was taken; no other victim is tried.
     fn take_victim(&self, round: &mut CleaningRound, choice: Choice) -> bool {
         let Some(victim) = self.choose_victim(round, choice) else { return false };
         self.excluded.lock().take(victim.0);

@@ -18,7 +18,7 @@ use crate::metadata::MetadataStore;
 /// Maximum length of one request in bytes, or one segment if that is longer: the log waits for the request.
 const DISCARD_LEN_MAX: usize = 64 << 20;
 
-/// Queue of the Clean segments that the device has not been told of.
+/// Queue of the Clean segments that have not been discarded.
 pub(crate) struct Discards {
     /// Segments that became Clean and were not discarded yet.
     segments: Mutex<BTreeSet<u32>>,
@@ -29,7 +29,7 @@ pub(crate) struct Discards {
 }
 
 impl Discards {
-    /// Returns an empty list. Unless `is_enabled`, nothing is ever discarded.
+    /// Returns an empty queue. Unless `is_enabled`, no segment is ever discarded.
     pub(crate) fn new(
         is_enabled: bool,
         superblock: Arc<Superblock>,
@@ -39,7 +39,7 @@ impl Discards {
         Self { segments: Mutex::default(), is_enabled, superblock, metadata, io }
     }
 
-    /// Lists segments that have become Clean.
+    /// Queues segments that have become Clean.
     pub(crate) fn add(&self, segments: &[u32]) {
         if self.is_enabled {
             self.segments.lock().extend(segments);
@@ -54,7 +54,8 @@ impl Discards {
         true
     }
 
-    /// Takes the first run of listed segments that are still Clean. A segment opened since is overwritten anyway.
+    /// Takes the first run of queued segments that are still Clean. A segment that was opened since
+    /// then is overwritten anyway.
     fn take_run(&self) -> Option<(u32, u32)> {
         let segment_len = self.superblock.layout.segment_blocks as usize * BLOCK_SIZE;
         let count_max = (DISCARD_LEN_MAX / segment_len) as u32;

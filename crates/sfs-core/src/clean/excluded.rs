@@ -12,13 +12,14 @@ pub(super) type SegmentGeneration = (u32, u64);
 /// Segments that are not chosen as victims.
 #[derive(Debug, Default)]
 pub(super) struct ExcludedVictims {
-    /// A cleaning round holds these.
+    /// Segments that a cleaning round holds.
     taken: BTreeSet<u32>,
-    /// Emptied, except for nodes that the next checkpoint moves.
+    /// Segments that were emptied, except for nodes that the next checkpoint moves.
     emptied: BTreeSet<SegmentGeneration>,
-    /// Blocks were still live after a checkpoint.
+    /// Emptied segments in which blocks were still live after a checkpoint.
     suspect: BTreeSet<SegmentGeneration>,
-    /// Live blocks cannot be read: the segment is never cleaned again.
+    /// Segments whose live blocks cannot be read or moved: not cleaned until the segment is opened
+    /// again.
     unreadable: BTreeSet<SegmentGeneration>,
     /// Damage that the cleaner found while it read.
     damage: BTreeMap<SegmentGeneration, BlockDamage>,
@@ -39,7 +40,7 @@ impl ExcludedVictims {
         self.taken.insert(segment);
     }
 
-    /// Returns a victim that was not emptied.
+    /// Gives back a victim that was not emptied: other rounds may take it.
     pub(super) fn give_back(&mut self, segment: u32) {
         self.taken.remove(&segment);
     }
@@ -73,10 +74,10 @@ impl ExcludedVictims {
         }
     }
 
-    /// Looks at the emptied segments after a checkpoint has written their nodes. A block that is still live
-    /// had not reached the device when it was read, or it cannot be moved: the block is damaged, or follows a
-    /// damaged summary. A segment where this happens twice is excluded until it is opened again: cleaning it
-    /// once more would gain nothing.
+    /// Reconsiders the emptied segments after a checkpoint has written their nodes. A block that is
+    /// still live had not reached the device when it was read, or it cannot be moved: the block is
+    /// damaged, or follows a damaged summary. A segment where this happens twice is excluded until
+    /// it is opened again: cleaning it once more would gain nothing.
     pub(super) fn reconsider_emptied(
         &mut self,
         metadata: &Metadata,
@@ -98,7 +99,8 @@ impl ExcludedVictims {
     }
 }
 
-/// Counts live blocks of a segment that cannot be moved: data, or else a node, or blocks of a damaged summary.
+/// Counts the damage in a segment whose live blocks cannot be moved: a node, or else a damaged
+/// summary. Damaged data was counted when it was read.
 fn count_damage(
     (segment, _): SegmentGeneration,
     damage: Option<BlockDamage>,

@@ -7,7 +7,7 @@ use super::watermarks::Urgency;
 /// worth of garbage, or cleaning is more urgent: a victim that is not worthwhile at rest may be when segments are short.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Futility {
-    /// Number of changes by users then.
+    /// Number of changes by users at that time.
     changes: u64,
     /// Least garbage since then, in blocks.
     least_garbage: u64,

@@ -1,15 +1,16 @@
 //! Progress of cleaning: whether another round would gain anything.
 
-/// Rounds in a row without gain after which cleaning, or a commit that lacks segments, gives up.
+/// Number of rounds in a row without gain after which cleaning, or a commit that lacks segments,
+/// gives up.
 const ROUNDS_WITHOUT_GAIN_MAX: u32 = 6;
 
-/// Detects that rounds of cleaning no longer gain room. The detector looks at several rounds, because the checkpoint after a
-/// round may take what the round has gained.
+/// Detects that rounds of cleaning no longer gain room. The detector looks at several rounds,
+/// because the checkpoint after a round may take the room that the round has gained.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StallDetector {
     /// Largest room seen so far, in the unit of [`StallDetector::note`].
     most: usize,
-    /// Rounds in a row that brought no more room.
+    /// Number of rounds in a row that brought no more room.
     rounds: u32,
 }
 

@@ -9,20 +9,21 @@ use crate::log::Batch;
 use crate::metadata::Metadata;
 use crate::reserves::{clean_target_segments, free_segments};
 
-/// Segments of the volume for one segment of the low watermark.
+/// Number of segments of the volume for each segment of the low watermark.
 const SEGMENTS_PER_LOW: usize = 20;
 
-/// Segments of the volume for one segment of the critical watermark.
+/// Number of segments of the volume for each segment of the critical watermark.
 const SEGMENTS_PER_CRITICAL: usize = 50;
 
-/// Segments that make a checkpoint worthwhile for a waiting thread.
+/// Number of segments that make a checkpoint worthwhile for a waiting thread.
 pub(crate) const WORTHWHILE_SEGMENTS: usize = 4;
 
-/// Blocks that a checkpoint has to release for each node that it writes, if space is left. Segments that wait are room
-/// for garbage that cleaning lacks: with twice as many it moves more blocks than the checkpoints save.
+/// Number of blocks that a checkpoint has to release for each node that it writes, unless space is
+/// short. Segments that wait for a checkpoint leave less room for garbage: with twice this number,
+/// cleaning moves more blocks than the rarer checkpoints save.
 const RELEASED_BLOCKS_PER_NODE: usize = 6;
 
-/// Unused segments for one that may wait for a checkpoint.
+/// Number of unused segments for each segment that may wait for a checkpoint.
 const UNUSED_PER_PINNED: usize = 4;
 
 /// Urgency of cleaning.
@@ -30,9 +31,9 @@ const UNUSED_PER_PINNED: usize = 4;
 pub(crate) enum Urgency {
     /// Enough segments are Clean, or soon will be.
     None,
-    /// The low watermark is passed.
+    /// Fewer segments are available than the low watermark.
     Background,
-    /// The critical watermark is passed.
+    /// Fewer segments are available than the critical watermark.
     Critical,
 }
 
@@ -56,8 +57,8 @@ pub(crate) fn urgency(layout: &Layout, metadata: &Metadata) -> Urgency {
     }
 }
 
-/// Returns whether so many segments wait for a checkpoint that its nodes are few beside what the segments will hold, or
-/// that the waiting segments are a good part of all unused ones.
+/// Returns whether a checkpoint is worthwhile: it has to write few nodes beside the blocks of the
+/// segments that wait for it, or the waiting segments are a good part of all unused ones.
 pub(crate) fn is_checkpoint_worthwhile(layout: &Layout, metadata: &Metadata) -> bool {
     let nodes = metadata.checkpoint_nodes.max(metadata.tree.dirty_count());
     let worthwhile = nodes * RELEASED_BLOCKS_PER_NODE / layout.segment_blocks as usize;

@@ -1,7 +1,8 @@
-//! Dirty data of all files: which files are dirty, how many blocks, and the memory that they take.
+//! Dirty data of all files: the list of dirty files, the number of their dirty blocks, and the
+//! memory of these blocks.
 //!
-//! A file is listed before its data lock is released, so a commit that follows finds it. Data that was ordered
-//! before the next delta is listed a second time.
+//! A file is listed before its data lock is released, so a commit that follows finds it. A file
+//! whose data has to go with the next delta is in a second list, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -64,7 +65,7 @@ impl DirtyData {
         self.files.lock().contains_key(&ino)
     }
 
-    /// Returns whether any file has to go with the next delta.
+    /// Returns whether data of any file has to go with the next delta.
     pub(crate) fn has_ordered(&self) -> bool {
         !self.ordered.lock().is_empty()
     }
@@ -82,7 +83,7 @@ impl DirtyData {
     /// later one.
     pub(crate) fn order(&self, file: &Arc<InodeState>, next_sequence: u64) {
         let mut data = file.data();
-        // A pending size is data, too: of a file that is one hole.
+        // A pending size is data, too: the file may be one hole.
         if !data.dirty.is_empty() || data.pending.is_some() {
             data.flush_with_next_delta = Some(next_sequence);
             drop(data);
@@ -115,7 +116,7 @@ impl DirtyData {
         }
     }
 
-    /// Changes the dirty blocks of a file by `remove`, which adds none, and keeps count.
+    /// Changes the dirty blocks of a file by `remove`, which adds none, and updates the count.
     pub(crate) fn remove(&self, data: &mut FileData, remove: impl FnOnce(&mut FileData)) {
         let before = data.dirty.len();
         remove(data);

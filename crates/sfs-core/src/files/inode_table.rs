@@ -27,7 +27,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Changes `inode` to what callers see.
+    /// Changes `inode` to the attributes that callers see.
     pub(crate) fn overlay(self, inode: &mut Inode) {
         inode.size = self.size;
         if let Some((mtime, ctime)) = self.times {
@@ -42,16 +42,16 @@ impl Pending {
 pub(crate) struct FileData {
     pub(crate) dirty: DirtyBlocks,
     pub(crate) pending: Option<Pending>,
-    /// Set when a namespace change makes sense only together with the data of this file, present and future: the data
-    /// goes with the next delta (durability contract, sentence 4). The value is the sequence number that the next
-    /// chunk had at that change.
+    /// `Some` if a namespace change makes sense only together with the data of this file, present
+    /// and future: the data goes with the next delta (durability contract, sentence 4). The value
+    /// is the sequence number that the next chunk had at that change.
     pub(crate) flush_with_next_delta: Option<u64>,
     /// Dirty data of this file that was lost.
     pub(crate) errors: WritebackErrors,
 }
 
 impl FileData {
-    /// Changes `inode` to what callers see.
+    /// Changes `inode` to the attributes that callers see.
     pub(crate) fn overlay(&self, inode: &mut Inode) {
         if let Some(pending) = self.pending {
             pending.overlay(inode);
@@ -59,9 +59,10 @@ impl FileData {
         inode.blocks = self.blocks_of(inode);
     }
 
-    /// Returns the number of blocks of `inode` including dirty ones; the size in `inode` is as callers see it. Only
-    /// the tree distinguishes dirty blocks that replace mapped ones, and is not read here. So the number is never too
-    /// low, and too high only for a file with holes that is overwritten, until the commit.
+    /// Returns the number of blocks of `inode` including dirty ones; the size in `inode` is as
+    /// callers see it. Only the tree could tell which dirty blocks replace mapped blocks, and the
+    /// tree is not read here. So the number is never too low, and too high only for a file with
+    /// holes that is overwritten, until the commit.
     pub(crate) fn blocks_of(&self, inode: &Inode) -> u64 {
         let most = inode.size.div_ceil(BLOCK_SIZE as u64).max(inode.blocks);
         most.min(inode.blocks.saturating_add(self.dirty.len() as u64))
@@ -120,14 +121,14 @@ const SHARDS: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct InodeTable {
     shards: [Mutex<Shard>; SHARDS],
-    /// Files that callers refer to.
+    /// Number of files that callers refer to.
     referenced_files: AtomicUsize,
 }
 
 /// Capacity for each file of a shard beyond which a sweep returns memory.
 const SPARE_FACTOR: usize = 4;
 
-/// Files for which a shard always keeps the memory.
+/// Number of files for which a shard always keeps the memory.
 const SHARD_LEN_KEPT: usize = 256;
 
 /// Files of one shard, by inode number.
@@ -136,9 +137,10 @@ type Shard = FxHashMap<u64, InodeEntry>;
 /// References to a file, and its state.
 #[derive(Debug, Default)]
 struct InodeEntry {
-    /// References that callers hold.
+    /// Number of references that callers hold.
     references: u64,
-    /// `true` if a caller has got a reference since [`InodeTable::old_references`] passed.
+    /// `true` if a caller has got a reference since the last call of
+    /// [`InodeTable::old_references`].
     is_recent: bool,
     /// `true` if the file was made without a name and has had none since.
     is_linkable: bool,
@@ -236,8 +238,8 @@ impl InodeTable {
         self.referenced_files.load(Ordering::Relaxed)
     }
 
-    /// Returns about `count` files that callers refer to: those that had no lookup since the last call, then
-    /// others. The references stay.
+    /// Returns about `count` files that callers refer to: first files without a lookup since the
+    /// last call, then others. The references stay.
     pub(crate) fn old_references(&self, count: usize) -> Vec<u64> {
         let of_shard = count.div_ceil(SHARDS);
         let mut old = Vec::with_capacity(of_shard * SHARDS);
@@ -263,8 +265,8 @@ impl InodeTable {
         self.shards.iter().map(count).sum()
     }
 
-    /// Drops the files and states that are not needed, and the memory that many files have left. The next chunk will have
-    /// sequence number `next_sequence` or a later one.
+    /// Drops the files and states that are not needed, and the spare memory of the table. The next
+    /// chunk will have sequence number `next_sequence` or a later one.
     pub(crate) fn sweep(&self, next_sequence: u64) {
         for shard in &self.shards {
             let mut shard = lock_shard(shard);
@@ -288,7 +290,7 @@ fn lock_shard(shard: &Mutex<Shard>) -> Ranked<MutexGuard<'_, Shard>> {
 mod tests {
     use super::*;
 
-    /// Regression: the table kept the memory of the most files that were ever referred to.
+    /// Regression: the table kept memory for the largest number of files that it had ever had.
     #[test]
     fn a_sweep_returns_the_memory_of_forgotten_files() {
         let inodes = InodeTable::default();

@@ -1,8 +1,8 @@
 //! Orphans: files to delete and truncations to finish, in bounded steps.
 //!
-//! An orphan item in the tree makes sure that a crash forgets neither. A file without a name or reference gives
-//! back all its blocks; an unfinished truncation is finished. Each step changes a bounded number of blocks and
-//! items.
+//! An orphan item in the tree records each of them, so a crash loses neither. A file without a name
+//! or reference gives back all its blocks; an unfinished truncation is finished. Each step changes
+//! a bounded number of blocks and items.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::metadata::{MetadataError, MetadataStore, Txn};
 use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
 
-/// Number of items of one file that a step deletes, about.
+/// Approximate number of items of one file that a step deletes.
 const ITEMS_MAX: usize = 1024;
 
 fn orphan_key(ino: u64) -> Key {
@@ -79,7 +79,8 @@ impl Orphans {
         self.queue.lock().push(ino);
     }
 
-    /// Returns whether `ino` has an orphan item: its last name is gone.
+    /// Returns whether `ino` has an orphan item: its last name is gone, or a truncation is
+    /// unfinished.
     pub(crate) fn is_orphan(&self, ino: u64) -> bool {
         let found = self.metadata.read_txn(|txn| Ok(txn.get(&orphan_key(ino))?.is_some()));
         matches!(found, Ok(true))
@@ -99,8 +100,8 @@ impl Orphans {
         Ok(())
     }
 
-    /// Does the first step of deleting `ino`, and queues the rest. A caller that deletes faster than background work
-    /// follows does not fill the volume that way.
+    /// Does the first step of deleting `ino`, and queues the rest. So a caller that deletes files
+    /// faster than the background does not fill the volume.
     pub(crate) fn begin(&self, ino: u64) {
         if !matches!(self.delete_some(ino), Ok(Left::Nothing)) {
             self.queue(ino);
@@ -119,7 +120,7 @@ impl Orphans {
                 }
                 other => other?,
             };
-            // The last reference queues the file again when it goes.
+            // The file is queued again when its last reference is dropped.
             if inode.links == 0 && self.inodes.is_referenced(ino) {
                 return Ok((Left::Nothing, false));
             }
@@ -186,7 +187,7 @@ fn delete_small_items(txn: &mut Txn<'_>, ino: u64) -> std::result::Result<Left, 
     let mut count = 0;
     for item in txn.tree().range(keys) {
         let (key, _) = item?;
-        // A longer attribute is forged.
+        // An attribute of more items is forged.
         if count >= ITEMS_MAX && (key.begins_xattr() || count >= 2 * ITEMS_MAX) {
             return Ok(Left::More);
         }

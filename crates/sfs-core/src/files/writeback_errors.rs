@@ -1,12 +1,13 @@
 //! Losses of dirty data that cannot be written back, because its place in the tree is damaged.
 //!
-//! Every caller that waits while data is lost is told, and if none waits, the next caller that asks.
+//! Every caller that waits while data is lost gets the error. If no caller waits, the next caller
+//! that asks gets it.
 
 use crate::Result;
 use crate::format::DecodeError;
 
-/// Losses of dirty data, and how many of them were reported. As with `errseq_t` in Linux, a caller remembers a
-/// count and is told about later errors.
+/// Losses of dirty data, and how many of them were reported. As with `errseq_t` in Linux, a caller
+/// remembers a count and gets the errors after it.
 #[derive(Debug, Default)]
 pub(crate) struct WritebackErrors {
     count: u64,

@@ -39,7 +39,7 @@ pub struct PolicyRecord {
 /// Maximum length in bytes of the state that a policy keeps in a checkpoint.
 pub const POLICY_STATE_LEN_MAX: usize = 16 * 1024;
 
-/// Bytes of a slot.
+/// Length of a slot in bytes.
 const SLOT_LEN: usize = CHECKPOINT_SLOT_BLOCKS as usize * BLOCK_SIZE;
 
 // A policy for grouping and one for victims leave room for all other fields.
@@ -53,7 +53,7 @@ pub struct CheckpointRecord {
     pub number: u64,
     /// Sequence number of the first chunk after the checkpoint.
     pub next_sequence: u64,
-    /// Checksum of the chunk before that one, which that chunk repeats.
+    /// Checksum of the last chunk before the checkpoint, which the first chunk after it repeats.
     pub previous: u32,
     /// Block address of the tree's root.
     pub root_address: u64,
@@ -65,19 +65,19 @@ pub struct CheckpointRecord {
     pub next_ino: u64,
     /// Open heads.
     pub heads: Vec<HeadRecord>,
-    /// Blocks that users have written so far: the write clock.
+    /// Number of blocks that users have written so far: the write clock.
     pub blocks_written: u64,
     /// Saved states of policies.
     pub policies: Vec<PolicyRecord>,
-    /// `true` if nothing was written afterwards: the volume was unmounted.
+    /// `true` if no write was to follow: the volume was unmounted.
     pub unmounted: bool,
-    /// Times the volume was mounted for writing.
+    /// Number of times that the volume was mounted for writing.
     pub mount_count: u64,
-    /// Bytes that users wrote, since the volume was made.
+    /// Number of bytes that users have written since the volume was made.
     pub user_bytes_written: u64,
-    /// Bytes that SFS wrote to the device, since the volume was made.
+    /// Number of bytes that SFS has written to the device since the volume was made.
     pub device_bytes_written: u64,
-    /// Records of the extension area, which follows the payload and is no part of it.
+    /// Records of the extension area, which follows the payload and is not part of it.
     pub extensions: Extensions,
 }
 

@@ -1,4 +1,5 @@
-//! Chunks: one append to a head. Summary blocks, then the blocks they describe.
+//! Chunks: each is one append to a head, of summary blocks and the blocks that the summary
+//! describes.
 //!
 //! The summary blocks hold the header, one entry for each block that follows, and a part of the batch's delta. A
 //! *batch* is a run of chunks with consecutive sequence numbers, the last of which has the END flag. A batch takes
@@ -55,12 +56,13 @@ const ENTRY_LEN: usize = 24;
 const _: () = assert!(size_of::<RawHeader>() == HEADER_LEN);
 const _: () = assert!(size_of::<RawEntry>() == ENTRY_LEN);
 
-/// Returns the bytes of a summary with `entry_count` entries and no delta.
+/// Returns the length in bytes of a summary with `entry_count` entries and no delta.
 pub fn summary_len(entry_count: usize) -> usize {
     HEADER_LEN + entry_count * ENTRY_LEN
 }
 
-/// Returns the blocks of a summary with `entry_count` entries and `delta_len` bytes of delta.
+/// Returns the number of blocks of a summary with `entry_count` entries and `delta_len` bytes of
+/// delta.
 pub fn summary_blocks(entry_count: usize, delta_len: usize) -> usize {
     (summary_len(entry_count) + delta_len).div_ceil(BLOCK_SIZE)
 }
@@ -122,13 +124,14 @@ impl SummaryEntry {
 /// The header of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
-    /// [`Superblock::volume`](super::Superblock::volume).
+    /// Number of the volume, [`Superblock::volume`](super::Superblock::volume).
     pub volume: u64,
     /// Position in the log; consecutive over all heads.
     pub sequence: u64,
     /// Block address of the chunk itself.
     pub address: u64,
-    /// Checksum of the chunk before it in sequence; a stale chunk of an earlier use of the segment does not match.
+    /// Checksum of the chunk before this one in sequence; a stale chunk of an earlier use of the
+    /// segment does not match.
     pub previous: u32,
     /// Time of writing, in ticks.
     pub time: u32,
@@ -164,12 +167,12 @@ pub struct ChunkSummary {
 }
 
 impl ChunkSummary {
-    /// Returns the blocks of the whole chunk, summary included.
+    /// Returns the number of blocks of the whole chunk, summary included.
     pub fn block_count(&self) -> u64 {
         (self.summary_blocks() + self.entries.len()) as u64
     }
 
-    /// Returns the blocks of the summary.
+    /// Returns the number of blocks of the summary.
     pub fn summary_blocks(&self) -> usize {
         summary_blocks(self.entries.len(), self.delta.len())
     }
@@ -223,8 +226,9 @@ impl ChunkSummary {
         checksum
     }
 
-    /// Returns the blocks of the summary whose first block is `first`, read at block `at`. The chunk must fit in `room`
-    /// blocks. The checksum is not verified here: [`ChunkSummary::decode`] does so with all blocks of the summary.
+    /// Returns the number of blocks of the summary whose first block is `first`, read at block
+    /// `at`. The chunk must fit in `room` blocks. The checksum is not verified here:
+    /// [`ChunkSummary::decode`] verifies it with all blocks of the summary.
     pub fn peek(first: &[u8], at: u64, room: u64) -> Result<usize, Corruption> {
         let wrong = |kind| Corruption::in_block(Structure::Chunk, at, kind);
         let (raw, _) =

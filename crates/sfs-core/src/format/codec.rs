@@ -1,6 +1,7 @@
 //! The encoding of variable-length records: bincode, fixed-width, little-endian.
 //!
-//! Decoded bytes have passed their checksum; the limit bounds the memory that forged bytes can make us allocate.
+//! Decoded bytes have passed their checksum; the limit bounds the memory that is allocated for
+//! forged bytes.
 
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 

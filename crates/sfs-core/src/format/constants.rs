@@ -6,10 +6,11 @@ pub const FORMAT_VERSION: u32 = 2;
 /// Block of the superblock. The blocks before it stay zero, so that probers for other filesystems find nothing.
 pub const SUPERBLOCK_ADDRESS: u64 = 4;
 
-/// Block of the locator: a superblock of the volume, not always the newest, that tells where the backup is.
+/// Block of the locator: a superblock of the volume, not always the newest, that leads to the
+/// backup.
 pub const LOCATOR_ADDRESS: u64 = 5;
 
-/// Blocks of a checkpoint slot.
+/// Number of blocks of a checkpoint slot.
 pub const CHECKPOINT_SLOT_BLOCKS: u64 = 16;
 
 /// Inode number of the root directory.
@@ -33,15 +34,16 @@ pub const SYMLINK_LEN_MAX: usize = 4095;
 /// Longest value of an extended attribute, in bytes (the kernel's limit).
 pub const XATTR_LEN_MAX: usize = 65_536;
 
-/// Blocks in the largest file: 16 TiB.
+/// Number of blocks in the largest file: 16 TiB.
 pub const FILE_BLOCKS_MAX: u64 = 1 << 32;
 
 /// Largest number of open heads, the metadata head included.
 pub const HEADS_MAX: usize = 9;
 
-/// Bound of all counts from a device. No volume counts so far; a larger, forged count could make another overflow.
+/// Bound of all counts from a device. No count of a real volume reaches it; a larger, forged count
+/// could make another count overflow.
 pub const COUNT_MAX: u64 = 1 << 62;
 
-/// Bound of the counts in checkpoints and deltas. A mount that continues from such a count never reaches
-/// [`COUNT_MAX`], which no program would read.
+/// Bound of the counts in checkpoints and deltas. A mount that continues from such a count never
+/// reaches [`COUNT_MAX`], which no program accepts.
 pub const COUNT_KEPT_MAX: u64 = COUNT_MAX / 2;

@@ -1,4 +1,5 @@
-//! Corruption: bytes from a device that are not what was written, or that contradict other structures.
+//! Corruption: bytes from a device that differ from the written bytes, or that contradict other
+//! structures.
 
 use std::fmt;
 
@@ -59,7 +60,7 @@ impl fmt::Display for Location {
 /// The way in which a structure is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum CorruptionKind {
-    /// The magic number is another.
+    /// The magic number is wrong.
     #[error("no magic number")]
     Magic,
     /// The checksum does not match the content.
@@ -84,9 +85,9 @@ pub enum CorruptionKind {
     #[error("refers to something that does not exist")]
     Dangling,
     /// A counter does not agree with the counted structures.
-    #[error("does not agree with what it counts")]
+    #[error("does not agree with the counted structures")]
     Count,
-    /// The device does not read the structure.
+    /// The device cannot read the structure.
     #[error("cannot be read")]
     Unreadable,
 }

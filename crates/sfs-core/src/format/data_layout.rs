@@ -4,18 +4,20 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum DataLayout {
-    /// Appended to the log, never overwritten.
+    /// Data is appended to the log, and never overwritten.
     #[default]
     Log = 0,
-    /// Overwritten in place; new blocks go to the emptiest segment until it is full (FAST 2009, section 4:
-    /// Greedy-Space).
+    /// Data is overwritten in place; new blocks go to the emptiest segment until it is full (FAST
+    /// 2009, section 4: Greedy-Space).
     GreedySpace = 1,
-    /// Overwritten in place; new blocks go to the next segment under a clock hand that is emptier than a threshold
-    /// of the paper's table 3 (Clock-Space).
+    /// Data is overwritten in place; new blocks go to the next segment under a clock hand that is
+    /// emptier than a threshold of the paper's table 3 (Clock-Space).
     ClockSpace = 2,
-    /// As [`DataLayout::ClockSpace`], with thresholds from the formula that the table approximates.
+    /// Data is placed as with [`DataLayout::ClockSpace`], with thresholds from the formula that the
+    /// table approximates.
     ClockSpaceExact = 3,
-    /// Overwritten in place; new blocks go near their inode's segment, as in ext2: the paper's baseline.
+    /// Data is overwritten in place; new blocks go near their inode's segment, as in ext2: the
+    /// paper's baseline.
     BlockGroup = 4,
 }
 
@@ -24,7 +26,7 @@ impl DataLayout {
     pub const ALL: [Self; 5] =
         [Self::Log, Self::GreedySpace, Self::ClockSpace, Self::ClockSpaceExact, Self::BlockGroup];
 
-    /// Returns its name in options.
+    /// Returns the name of the data layout in options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Log => "log",

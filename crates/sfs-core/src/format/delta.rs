@@ -17,13 +17,14 @@ use super::{
     Incompatibility, ItemKind, Key, Layout, Structure, Superblock, Tolerance, VALUE_LEN_MAX, codec,
 };
 
-/// Bytes of the longest delta. Changes are written out long before a batch has so many.
+/// Maximum length of a delta in bytes. Changes are written out long before a batch has so many
+/// bytes.
 pub const DELTA_LEN_MAX: usize = 256 << 20;
 
-/// Number of kinds that this program knows; kinds count from 0.
+/// Number of kinds that this program knows; kinds are numbered from 0.
 const KINDS: u16 = 6;
 
-/// Bytes of the kind with which bincode begins a change; the whole header in version 1.
+/// Length in bytes of the kind with which bincode begins a change; the whole header in version 1.
 const NUMBER_LEN: usize = 4;
 
 /// One change of the tree. The order of the variants numbers the kinds.
@@ -120,7 +121,8 @@ impl Change {
         })
     }
 
-    /// Bytes before the fields of a change: kind, class, a zero byte, and the length of the fields.
+    /// Number of bytes before the fields of a change: kind, class, a zero byte, and the length of
+    /// the fields.
     pub const HEADER_LEN: usize = 8;
 
     /// Appends the change to a delta.
@@ -137,8 +139,8 @@ impl Change {
         header[4..].copy_from_slice(&len.to_le_bytes());
     }
 
-    /// Decodes the delta of a whole batch. Errors carry the address of its first chunk. Unknown changes that may be
-    /// skipped are left out.
+    /// Decodes the delta of a whole batch. Errors carry the address of the first chunk, or of the
+    /// first chunk in another form. Unknown changes that may be skipped are left out.
     ///
     /// # Errors
     ///

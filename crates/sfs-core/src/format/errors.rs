@@ -167,7 +167,8 @@ impl Remembered {
         self.errors.is_empty() && self.failure.is_none() && !self.is_damaged
     }
 
-    /// Returns the errors that remain after a check without findings; `data` tells whether it read all data.
+    /// Returns the errors that remain after a check without findings; `data` is `true` if the check
+    /// read all data.
     pub fn after_check(&self, data: bool) -> Self {
         let mut left = Self { failure: None, is_damaged: false, ..self.clone() };
         left.errors.retain(|kind| !data && kind.concerns_data());
@@ -291,7 +292,7 @@ mod tests {
         }
         let many: Vec<u8> =
             (1..=65u32).flat_map(|code| [&code.to_le_bytes()[..], &bytes[4..]].concat()).collect();
-        assert_eq!(ErrorCounts::decode(&many), None, "more kinds than there may be");
+        assert_eq!(ErrorCounts::decode(&many), None, "more kinds than allowed");
         let mut full = ErrorCounts::decode(&many[RAW_LEN..]).expect("the maximum of kinds");
         assert!(!full.note(ErrorKind::Write, LATE), "there is no room");
         assert_eq!(ErrorCounts::decode(&[]), Some(ErrorCounts::default()));

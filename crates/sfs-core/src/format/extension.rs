@@ -29,7 +29,7 @@ pub enum ExtensionClass {
 }
 
 impl ExtensionClass {
-    /// Returns its name.
+    /// Returns the name of the class.
     pub fn name(self) -> &'static str {
         match self {
             Self::Keep => "keep",
@@ -120,7 +120,8 @@ impl Extensions {
         self.0.iter()
     }
 
-    /// Returns the records that the next checkpoint of this program repeats: known ones, and those of class `Keep`.
+    /// Returns the records that the next checkpoint of this program repeats: known records, and
+    /// records of class `Keep`.
     pub fn repeated(&self) -> Self {
         let is_repeated = |extension: &&Extension| {
             is_known(extension.tag) || extension.class == ExtensionClass::Keep
@@ -128,7 +129,8 @@ impl Extensions {
         Self(self.0.iter().filter(is_repeated).cloned().collect())
     }
 
-    /// Returns the reason why this program cannot read the volume, or with `writes`, cannot write to it.
+    /// Returns the reason why this program cannot read the volume or, with `writes`, cannot write
+    /// to it.
     pub fn incompatibility(&self, writes: bool) -> Option<Incompatibility> {
         let of_class = |class| {
             let mut unknown = self.0.iter().filter(|extension| !is_known(extension.tag));

@@ -103,7 +103,7 @@ impl ErrorKind {
         matches!(self, Self::Data | Self::Read | Self::Retry | Self::Unknown(_))
     }
 
-    /// Returns its name in JSON; `None` if only a newer program knows it.
+    /// Returns the name of the kind in JSON; `None` if only a newer program knows the kind.
     pub fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::Write => "write",
@@ -137,7 +137,7 @@ impl ErrorKind {
             Self::Item => "damaged tree item",
             Self::Usage => "damaged usage entry",
             Self::Flush => "flush that the device failed",
-            Self::Retry => "read that was right only when repeated",
+            Self::Retry => "read that succeeded only when repeated",
             Self::Unknown(_) => "error of a kind that a newer program knows",
         }
     }

@@ -9,14 +9,16 @@ use super::{DataLayout, Encoding};
 pub struct Features {
     /// Features that a program may ignore.
     pub compatible: u64,
-    /// Features that a program has to know to write; one that does not may only read.
+    /// Features that a program has to know to write; a program that does not know them may only
+    /// read.
     pub read_only_compatible: u64,
     /// Features that a program has to know to read the volume.
     pub incompatible: u64,
 }
 
 impl Features {
-    /// File data is outside the log. Bit 1; bit 0 was used before version 1 was settled.
+    /// Bit of a volume whose file data is outside the log: bit 1, as bit 0 was used before version
+    /// 1 was settled.
     const IN_PLACE: u64 = 2;
 
     /// Bits of [`Features::compatible`] that this program knows.
@@ -53,13 +55,13 @@ pub enum Incompatibility {
     #[error("features {0:#x} are newer than this program knows")]
     Features(u64),
     /// Unknown bits of the features that a writing program has to know.
-    #[error("features {0:#x} are newer than this program knows; it may only read")]
+    #[error("features {0:#x} are newer than this program knows, and allow only reading")]
     ReadOnlyFeatures(u64),
     /// Tag of an unknown checkpoint extension that has to be known.
     #[error("checkpoint extension {0} is newer than this program knows")]
     Extension(u16),
     /// Tag of an unknown checkpoint extension that a writing program has to know.
-    #[error("checkpoint extension {0} is newer than this program knows; it may only read")]
+    #[error("checkpoint extension {0} is newer than this program knows, and allows only reading")]
     ReadOnlyExtension(u16),
     /// An unknown change of a delta that has to be known.
     #[error("change kind {kind} in the delta at block {at} is newer than this program knows")]

@@ -8,15 +8,16 @@ use super::{COUNT_KEPT_MAX, Extension, ExtensionClass, Extensions};
 pub struct FileCount(pub u64);
 
 impl FileCount {
-    /// Returns the count in `extensions`. `None` if there is none, because an older program has written the checkpoint,
-    /// or if its record is malformed.
+    /// Returns the count in `extensions`; `None` if an older program has written the checkpoint
+    /// without a count, or if the record is malformed.
     pub fn of(extensions: &Extensions) -> Option<Self> {
         let bytes = extensions.get(FILE_COUNT_TAG)?;
         let count = u64::from_le_bytes(bytes.try_into().ok()?);
         (count < COUNT_KEPT_MAX).then_some(Self(count))
     }
 
-    /// Sets the record in `extensions`. Programs that do not know the record drop it, because they do not count.
+    /// Sets the record in `extensions`. Programs that do not know the record drop it, because they
+    /// do not count files.
     pub fn put_into(self, extensions: &mut Extensions) {
         let bytes = self.0.to_le_bytes().to_vec();
         let class = ExtensionClass::Drop;

@@ -130,9 +130,9 @@ pub struct Inode {
     pub mode: u32,
     /// Number of names; for a directory 2 and one for each subdirectory.
     pub links: u32,
-    /// Owner.
+    /// User ID of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group ID.
     pub gid: u32,
     /// Device number of a device file.
     pub rdev: u32,
@@ -142,19 +142,19 @@ pub struct Inode {
     pub size: u64,
     /// Number of mapped blocks.
     pub blocks: u64,
-    /// The directory that holds this directory; 0 for anything else.
+    /// Inode number of the directory that contains this directory; 0 for all other files.
     pub parent: u64,
-    /// Last access.
+    /// Time of the last access.
     pub atime: Timestamp,
-    /// Last change of content.
+    /// Time of the last change of content.
     pub mtime: Timestamp,
-    /// Last change of attributes.
+    /// Time of the last change of attributes.
     pub ctime: Timestamp,
-    /// Birth.
+    /// Time of creation.
     pub btime: Timestamp,
-    /// Block writes since creation (SFS, section 3.2: W_f).
+    /// Number of block writes since creation (SFS, section 3.2: W_f).
     pub write_count: u64,
-    /// Last block write, in ticks (T_f^m).
+    /// Time of the last block write, in ticks (T_f^m).
     pub modified: u32,
 }
 
@@ -187,7 +187,8 @@ struct RawInode {
 }
 
 impl Inode {
-    /// Bytes of an encoded inode. Bytes that a later program appended are preserved by [`Inode::keep_rest`].
+    /// Length of an encoded inode in bytes. Bytes that a later program appended are preserved by
+    /// [`Inode::keep_rest`].
     pub const LEN: usize = 112;
 
     /// Returns the type of the file.

@@ -19,7 +19,7 @@ pub enum ItemKind {
     Mapping = 4,
     /// A directory entry; offset: hash of the name << 8 | collision, which is its cookie.
     Dirent = 5,
-    /// An inode without a name that a mount has to delete; inode 0, offset: its inode number.
+    /// A file that a mount has to delete or to truncate; inode 0, offset: its inode number.
     Orphan = 6,
     /// Usage of `USAGE_PER_ITEM` segments; inode 0, offset: first segment / `USAGE_PER_ITEM`.
     Usage = 7,
@@ -45,7 +45,7 @@ impl ItemKind {
 /// every kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// The inode the item belongs to; 0 for the volume's own items.
+    /// Inode number of the file that the item belongs to; 0 for the volume's own items.
     pub ino: u64,
     /// Kind of the item, an [`ItemKind`].
     pub kind: u8,
@@ -58,7 +58,7 @@ impl Key {
     pub const MIN: Self = Self { ino: 0, kind: 0, offset: 0 };
     /// The highest key; no item has it.
     pub const MAX: Self = Self { ino: u64::MAX, kind: u8::MAX, offset: u64::MAX };
-    /// Bytes of an encoded key.
+    /// Length of an encoded key in bytes.
     pub const LEN: usize = 17;
 
     /// Returns the key of an item.

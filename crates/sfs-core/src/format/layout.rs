@@ -1,7 +1,7 @@
 //! The layout of a volume: its areas on the device, in blocks.
 //!
-//! The superblock is at a fixed block near the start, then come the two checkpoint slots around the segments, and the
-//! backup of the superblock in the last block.
+//! The superblock is at a fixed block near the start. One checkpoint slot is before the segments,
+//! the other one after them, and the backup of the superblock is in the last block.
 
 use sfs_device::BLOCK_SIZE;
 use thiserror::Error;
@@ -17,10 +17,10 @@ const SEGMENTS_MIN: u64 = 32;
 /// Minimum number of blocks in a segment: 128 KiB.
 const SEGMENT_BLOCKS_MIN: u64 = 32;
 
-/// Maximum number of segments in a volume: half a gigabyte of usage table.
+/// Maximum number of segments in a volume: 640 MiB of usage entries.
 const SEGMENT_COUNT_MAX: u32 = 1 << 24;
 
-/// Addresses have 40 bits: 4 PiB.
+/// Maximum number of blocks of a volume: addresses have 40 bits, for 4 PiB.
 const BLOCK_COUNT_MAX: u64 = (1 << 40) - 1;
 
 /// Maximum number of blocks in a segment: 1 GiB.
@@ -29,11 +29,11 @@ const SEGMENT_BLOCKS_MAX: u64 = 1 << 18;
 /// The areas of a volume on the device, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Blocks of the device that the volume uses.
+    /// Number of blocks of the device that the volume uses.
     pub block_count: u64,
     /// First block of segment 0.
     pub segment_first: u64,
-    /// Blocks in a segment.
+    /// Number of blocks in a segment.
     pub segment_blocks: u32,
     /// Number of segments.
     pub segment_count: u32,

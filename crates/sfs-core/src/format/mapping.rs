@@ -11,10 +11,10 @@ use super::{
     Tolerance, VALUE_LEN_MAX,
 };
 
-/// Blocks whose mappings share one item.
+/// Number of blocks whose mappings share one item.
 pub const RUN_BLOCKS: u32 = 32;
 
-/// Addresses have 40 bits: 4 PiB.
+/// Highest address: addresses have 40 bits, for 4 PiB.
 const ADDRESS_MAX: u64 = (1 << 40) - 1;
 
 /// Returns the key of the item with the mapping of `block` of `ino`.
@@ -27,10 +27,10 @@ pub fn run_key(ino: u64, block: u32) -> Key {
 pub struct Mapping {
     /// Device address, in blocks; below 2^40.
     pub address: u64,
-    /// CRC-32C of the block; `None` for a block that is overwritten in place, because no write could change both at
-    /// once.
+    /// CRC-32C of the block; `None` for a block that is overwritten in place, because no single
+    /// write could change both the block and its checksum.
     pub checksum: Option<u32>,
-    /// History of its writes.
+    /// History of the block's writes.
     pub history: History,
 }
 
@@ -49,8 +49,8 @@ const RAW_LEN: usize = 16;
 const _: () = assert!(size_of::<RawMapping>() == RAW_LEN);
 
 impl Mapping {
-    /// Returns the mapping of a block that is overwritten in place at `address`. An overwrite does not change the
-    /// mapping, so it has no history.
+    /// Returns the mapping of a block that is overwritten in place at `address`. An overwrite does
+    /// not change the mapping, so the mapping has no history.
     pub fn in_place(address: u64) -> Self {
         Self { address, checksum: None, history: History::default() }
     }

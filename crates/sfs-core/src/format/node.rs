@@ -12,7 +12,7 @@ use super::{COUNT_MAX, Corruption, CorruptionKind, Structure};
 
 const MAGIC: [u8; 4] = *b"SFSn";
 
-/// Bytes before those that the checksum covers: the magic number and the checksum.
+/// Number of bytes before the checksummed bytes: the magic number and the checksum.
 const UNSUMMED: usize = 8;
 
 /// Address and checksum of a node.
@@ -25,7 +25,7 @@ pub struct NodePointer {
 }
 
 impl NodePointer {
-    /// Bytes of an encoded pointer.
+    /// Length of an encoded pointer in bytes.
     pub const LEN: usize = 12;
 
     /// Returns the on-device form.
@@ -73,7 +73,7 @@ pub struct NodeHeader {
 }
 
 impl NodeHeader {
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     pub const LEN: usize = 64;
 
     /// Writes the header with the node's checksum over the start of `bytes`, and returns the checksum.
@@ -112,7 +112,7 @@ impl NodeHeader {
     ///
     /// # Errors
     ///
-    /// Corruption of the first of these that is wrong.
+    /// The [`Corruption`] of the first wrong one in this list.
     pub fn verify(
         bytes: &[u8; BLOCK_SIZE],
         volume: u64,
@@ -141,8 +141,8 @@ impl NodeHeader {
         Ok(Self { level: raw.level, item_count: raw.item_count.get() })
     }
 
-    /// Returns the checksum in the header of `bytes`, without verifying it. The cleaner finds nodes through
-    /// summaries instead of parents, and needs the checksum for a pointer to the node.
+    /// Returns the checksum in the header of `bytes`, without verifying it. `sfs-fsck` finds nodes
+    /// without their parents, and needs the checksum for a pointer to the node.
     pub fn checksum_of(bytes: &[u8; BLOCK_SIZE]) -> u32 {
         RawHeader::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.checksum.get())
     }

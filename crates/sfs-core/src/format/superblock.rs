@@ -1,8 +1,8 @@
 //! The superblock: identity, layout and features of a volume, in two copies.
 //!
-//! Both copies are the same block. A copy with a higher generation is newer; an update writes the first
-//! copy, then the backup, each followed by a flush, so one of them is whole at every moment. A third copy,
-//! the locator, is used for its `layout` alone.
+//! Both copies have the same content. A copy with a higher generation is newer; an update writes
+//! the first copy, then the backup, each followed by a flush, so one of them is whole at every
+//! moment. A third copy, the locator, is used for its `layout` alone.
 
 use std::hash::Hasher as _;
 
@@ -18,7 +18,7 @@ use super::{
 
 const MAGIC: [u8; 8] = *b"SFS-log\n";
 
-/// Bytes of a label.
+/// Length of a label in bytes.
 const LABEL_LEN: usize = 64;
 
 /// A volume's name: at most 64 bytes of UTF-8 without control characters.
@@ -57,7 +57,7 @@ pub struct Superblock {
     /// Number of this state of the superblock: 0 in version 1, from 1 on in version 2. The copy with the higher number
     /// is valid.
     pub generation: u64,
-    /// Features that a program has to know to use the volume.
+    /// Feature words of the volume.
     pub features: Features,
     /// Identity of the volume.
     pub uuid: [u8; 16],
@@ -71,7 +71,7 @@ pub struct Superblock {
     pub data_layout: DataLayout,
     /// Time at which the volume was made.
     pub created: Timestamp,
-    /// Blocks in a tick of the write clock, log2: below 64.
+    /// Base-2 logarithm of the number of blocks in a tick of the write clock; below 64.
     pub tick_shift: u32,
     /// The error that ended writing, until `sfs-fsck` has cleared it.
     pub failure: Option<Failure>,
@@ -117,7 +117,8 @@ const UNSUMMED: usize = 12;
 /// Format version before feature words, generations and a stored tick.
 const VERSION_FIRST: u32 = 1;
 
-/// Size of a new volume in ticks, log2, rounded down; a tick has at least one block.
+/// Base-2 logarithm, rounded down, of the size of a new volume in ticks; a tick has at least one
+/// block.
 const TICKS_LOG2: u32 = 18;
 
 impl Superblock {
@@ -139,8 +140,8 @@ impl Superblock {
         }
     }
 
-    /// Returns the next generation of this superblock in the current version. `None` if its generation is the last one
-    /// that decodes, which only a forged volume has.
+    /// Returns the next generation of this superblock in the current version. `None` if the
+    /// generation of this superblock is the last one that decodes, which only a forged volume has.
     pub fn next_generation(&self) -> Option<Self> {
         let generation = self.generation + 1;
         let is_countable = generation < COUNT_MAX;
@@ -323,8 +324,8 @@ fn trailing_zeros(bytes: &[u8]) -> usize {
     bytes.iter().rev().take_while(|byte| **byte == 0).count()
 }
 
-/// Returns the tick, log2 of blocks, that mkfs chooses and every volume of version 1 has: its segments are 2^18 to 2^19
-/// ticks, or a tick is one block.
+/// Returns the base-2 logarithm of the blocks in a tick, which mkfs chooses and every volume of
+/// version 1 has: all segments together are 2^18 to 2^19 ticks, or a tick is one block.
 fn tick_shift_of(layout: &Layout) -> u32 {
     let size = u64::from(layout.segment_count) * u64::from(layout.segment_blocks);
     size.max(1).ilog2().saturating_sub(TICKS_LOG2)

@@ -7,7 +7,7 @@ use super::{Corruption, Incompatibility, ItemKind};
 /// The rule for a program that does not know a change or record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Class {
-    /// The program skips it.
+    /// The program skips the change or record.
     Skip = 1,
     /// The program refuses the delta or run that contains it.
     Refuse = 2,

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{Corruption, CorruptionKind, Group, Head, ItemKind, Key};
 
-/// Segments whose entries share one item.
+/// Number of segments whose entries share one item.
 pub const USAGE_PER_ITEM: u32 = 32;
 
 /// Returns the key of the item with the entry of `segment`.
@@ -25,13 +25,14 @@ pub enum SegmentState {
     Clean = 1,
     /// A head appends to the segment.
     Open = 2,
-    /// Full or closed; holds live blocks, or waits to be drained.
+    /// Takes no more appends; holds live blocks, or waits to be drained.
     Sealed = 3,
     /// Holds no live block, but recovery may still need it.
     Drained = 4,
-    /// Excluded from use. No program sets this state yet.
+    /// Must not be used. No program sets this state yet.
     Bad = 5,
-    /// Holds file data that is overwritten in place; the log does not write to it. `docs/FORMAT.md` calls it Placed.
+    /// Holds file data that is overwritten in place; the log does not write to it. `docs/FORMAT.md`
+    /// calls this state Placed.
     InPlace = 6,
 }
 
@@ -66,15 +67,16 @@ impl SegmentState {
 /// The usage of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageEntry {
-    /// Blocks to which the tree refers, tree nodes included; summaries and deltas do not count.
+    /// Number of blocks to which the tree refers, tree nodes included; summaries and deltas do not
+    /// count.
     pub live_blocks: u32,
-    /// State.
+    /// State of the segment.
     pub state: SegmentState,
     /// Head that wrote the segment: that of group 0 for an InPlace one.
     pub head: Head,
-    /// Sum of the write counts of its live data blocks ([`super::History::write_count`]).
+    /// Sum of the write counts of the segment's live data blocks ([`super::History::write_count`]).
     pub write_count_sum: u64,
-    /// Sum of the modification times of its live data blocks, in ticks.
+    /// Sum of the modification times of the segment's live data blocks, in ticks.
     pub modified_sum: u64,
     /// Time of the last opening, in ticks.
     pub opened: u32,
@@ -86,7 +88,7 @@ pub struct UsageEntry {
     pub stamp: u64,
 }
 
-/// Bytes of an encoded entry.
+/// Length of an encoded entry in bytes.
 const RAW_LEN: usize = 40;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

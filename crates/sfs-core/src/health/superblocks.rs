@@ -1,9 +1,9 @@
-//! Copies of the superblock on a device: which one is valid, and how they are written.
+//! Copies of the superblock on a device: the choice of the valid one, and updates of all.
 //!
-//! The sound copy with the higher generation is valid. A change writes the first copy, flushes, writes the backup
-//! and flushes, so one copy is whole at every moment. A copy that is older or damaged is written anew before the
-//! other one is touched. The *locator*, a third copy, only says where the backup is when the first copy is damaged:
-//! the device may have more blocks than the volume.
+//! The sound copy with the higher generation is valid. A change writes the first copy, flushes,
+//! writes the backup and flushes, so one copy is whole at every moment. A copy that is older or
+//! damaged is written anew before the other one is touched. The *locator*, a third copy, only leads
+//! to the backup when the first copy is damaged: the device may have more blocks than the volume.
 
 use std::sync::Arc;
 
@@ -19,11 +19,12 @@ use crate::format::{
 use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
 
-/// The valid superblock, and which copies on the device equal it.
+/// The valid superblock, and the state of its copies on the device.
 #[derive(Debug)]
 pub(crate) struct SuperblockCopies {
     current: Superblock,
-    /// `true` for the first copy, and for the backup, if it is whole and no older than the other. At least one is.
+    /// For the first copy, and for the backup: `true` if the copy is whole and no older than the
+    /// other. At least one of them is `true`.
     is_current: [bool; 2],
 }
 
@@ -64,7 +65,7 @@ impl SuperblockCopies {
         }
     }
 
-    /// Chooses between a sound first copy and what was read of the backup.
+    /// Chooses between a sound first copy and the result of reading the backup.
     fn choose(first: Superblock, backup: Result<Superblock>) -> Result<Self> {
         Ok(match backup {
             Ok(backup) if is_newer(&backup, &first) => {
@@ -161,7 +162,7 @@ impl SuperblockCopies {
     }
 }
 
-/// The superblock of an open volume, and writing it.
+/// Store of the superblock of an open volume.
 pub(crate) struct SuperblockStore {
     device: Arc<dyn Device>,
     health: Arc<Health>,
@@ -192,8 +193,9 @@ impl SuperblockStore {
     ///
     /// # Errors
     ///
-    /// [`Error::ReadOnly`], or those of the device: the next mount finds the new name or the old one. A device error
-    /// ends writing: a failed flush may have lost other writes.
+    /// Those of [`Health::check_writable`] and [`SuperblockCopies::change`]. After a device error,
+    /// the next mount finds the new name or the old one. A device error ends writing: a failed
+    /// flush may have lost other writes.
     pub(crate) fn set_label(&self, label: Label) -> Result<()> {
         self.health.check_writable()?;
         let named = self.change(|superblock| superblock.label = label);
@@ -207,8 +209,8 @@ impl SuperblockStore {
         self.copies.lock().change(&*self.device, change)
     }
 
-    /// Returns `outcome`, after the failure that waits for it has been recorded in the superblock, if the device takes
-    /// it. Must not be called with a lock held.
+    /// Records a pending failure in the superblock, if the device stores it, and returns `outcome`.
+    /// Must not be called with a lock held.
     pub(crate) fn after<T>(&self, outcome: T) -> T {
         if let Some(failure) = self.health.take_pending_failure() {
             let recorded = self.change(|superblock| superblock.failure = Some(failure));

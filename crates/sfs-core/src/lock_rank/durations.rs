@@ -1,6 +1,6 @@
 //! Histograms of the times for which locks are waited for and held.
 
-/// Octaves of a histogram; the last one has everything from nine minutes on.
+/// Number of octaves of a histogram; the last one has all durations of nine minutes or more.
 pub(super) const OCTAVES: usize = 40;
 
 /// Durations of one kind, in octaves of nanoseconds.
@@ -19,7 +19,7 @@ pub struct LockTimes {
     pub name: &'static str,
     /// Times until threads got the lock.
     pub waits: DurationHistogram,
-    /// Times for which threads held it.
+    /// Times for which threads held the lock.
     pub holds: DurationHistogram,
 }
 

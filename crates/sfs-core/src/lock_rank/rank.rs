@@ -16,7 +16,8 @@ pub(crate) enum Rank {
     Metadata,
     /// `InodeTable::shards`.
     InodeShard,
-    /// `InodeState::data`. A commit holds those of many files at once, hence no check among equals.
+    /// `InodeState::data`. A commit holds the locks of many files at once, so equal ranks are
+    /// allowed.
     FileData,
 }
 

@@ -143,7 +143,7 @@ impl Batch {
         addresses
     }
 
-    /// Adds the blocks that space was reserved for, in the order of their addresses.
+    /// Adds the blocks for which space was reserved, in the order of their addresses.
     pub(crate) fn fill(&mut self, appends: Vec<Append>) {
         let mut appends = appends.into_iter();
         for planned in &mut self.planned[self.filled..] {

@@ -3,7 +3,7 @@
 use crate::format::{Group, HEADS_MAX, Head, HeadRecord, Layout};
 use crate::segments::UsageTable;
 
-/// Fewest blocks of a segment in which a chunk is begun: a summary, and data or more delta.
+/// Minimum number of blocks left in a segment for a new chunk: a summary, and data or more delta.
 pub(crate) const CHUNK_BLOCKS_MIN: u32 = 2;
 
 /// Position at which a head appends.
@@ -11,7 +11,7 @@ pub(crate) const CHUNK_BLOCKS_MIN: u32 = 2;
 pub(crate) struct HeadPosition {
     /// The open segment.
     pub(crate) segment: u32,
-    /// Next block in it.
+    /// Next block in the segment.
     pub(crate) next_block: u32,
 }
 
@@ -86,7 +86,7 @@ impl Heads {
         }
     }
 
-    /// Moves `head` on by `blocks` that it has appended.
+    /// Advances `head` by `blocks`, the number of blocks that it has appended.
     pub(crate) fn advance(&mut self, head: Head, blocks: u32, layout: &Layout) {
         let at = self.0[head.index()].as_mut().expect("an appending head is open");
         at.next_block += blocks;

@@ -14,7 +14,7 @@ use crate::format::{ChunkSummary, NodeHeader, NodePointer, SummaryEntry, Superbl
 use crate::io::VolumeDevice;
 use crate::mutant::{Mutant, mutated};
 
-/// Blocks read at once to verify a chunk.
+/// Number of blocks read at once to verify a chunk.
 const VERIFIED_BLOCKS: usize = 256;
 
 /// Reader of chunks and their summaries.
@@ -38,8 +38,9 @@ impl ChunkReader {
         let Ok(count) = ChunkSummary::peek(blocks.as_bytes(), address, u64::from(room)) else {
             return Ok(None);
         };
-        // A forged header gets the rest of a segment at most: `peek` has checked that. A summary may consist of delta
-        // only, and its checksum covers the whole of it.
+        // `peek` has checked that the chunk fits into the segment, so a forged header costs no more
+        // memory than a segment. A summary may consist of delta only, and its checksum covers all
+        // of the summary.
         if count > 1 {
             blocks = Block::new_vec_zeroed(count).expect("memory for a summary");
             self.io.read_stored(address, &mut blocks)?;

@@ -1,8 +1,8 @@
 //! Log writer: owns the state of the log, writes batches, and makes them durable.
 //!
-//! A caller locks the log, builds a batch with it, and passes the batch back to be written in order. A flush covers
-//! everything written before it. Concurrent syncs share one commit and one flush by the queue in `sync_queue`.
-//! The writer neither decides the content of a batch nor looks for space.
+//! A caller locks the log, builds a batch with it, and passes the batch back to be written in
+//! order. A flush covers all earlier writes. Concurrent syncs share one commit and one flush by the
+//! queue in `sync_queue`. The writer neither decides the content of a batch nor looks for space.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -65,7 +65,7 @@ impl LogWriter {
             log.unflushed = true;
         }
         if in_place.flush_before_delta() && !mutated(Mutant::PlacedUnflushed) {
-            // The flush of the log is another: its chunks are still to come.
+            // This flush does not count as a flush of the log: the chunks are written afterwards.
             self.io.flush()?;
         }
         self.write_chunks(log, chunks)
@@ -81,7 +81,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Makes everything durable that was written before.
+    /// Makes all earlier writes durable.
     pub(crate) fn flush(&self, log: &mut LogState) -> Result<()> {
         if log.unflushed {
             if !mutated(Mutant::SkippedFlush) {

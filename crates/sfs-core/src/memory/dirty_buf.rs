@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Regions of a size that is no longer in use once filled the whole budget.
+    /// Regression: regions of a size that was no longer in use filled the whole budget.
     #[test]
     fn idle_regions_are_released_and_used_ones_stay() {
         let budget = 4 * CACHED_BLOCKS_MIN;

@@ -1,9 +1,10 @@
 //! The memory pool: mapped regions by size class, cached for the next use.
 //!
-//! [`Pool::take`] returns the smallest cached region that is large enough and halves it down to the class
-//! that was asked for; without one it maps a region of the largest class. A returned region is cached as far
-//! as the write buffer's budget allows beside the dirty blocks. Other regions go back to the system, a few
-//! blocks at a time, so that no caller pays for thousands. The pool never clears memory.
+//! [`Pool::take`] returns the smallest cached region that is large enough, halved down to the
+//! requested class. If no cached region is large enough, the pool maps a region of the largest
+//! class. A returned region is cached as far as the write buffer's budget allows beside the dirty
+//! blocks. Other regions go back to the system, a few blocks at a time, so that no caller waits for
+//! thousands. The pool never clears memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,34 +12,36 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use sfs_device::{BLOCK_SIZE, Block, MmapRegion};
 
-/// Size classes: 1, 2, 4, ... 256 blocks. Larger regions are not cached.
+/// Number of size classes: 1, 2, 4, ... 256 blocks. Larger regions are not cached.
 const CLASSES: usize = 9;
 
-/// Blocks that may be cached over all classes, however much is dirty: 8 MiB. With a small budget it is less.
+/// Maximum of [`BUDGETS_PER_CACHED`]'s quotient, in blocks: 8 MiB may be cached over all classes,
+/// however many blocks are dirty.
 pub(super) const CACHED_BLOCKS_MIN: usize = 2048;
 
-/// Part of the budget that may be cached, however much is dirty.
+/// Divisor of the budget: the quotient may be cached, however many blocks are dirty.
 const BUDGETS_PER_CACHED: usize = 4;
 
-/// Blocks that may be cached with the smallest budget: a region of the largest class beside parts of another.
+/// Minimum of [`BUDGETS_PER_CACHED`]'s quotient, in blocks: a region of the largest class beside
+/// parts of another.
 const CACHED_BLOCKS_LEAST: usize = 2 << (CLASSES - 1);
 
 /// The cached regions of one size.
 #[derive(Debug, Default)]
 struct SizeClass {
     regions: Vec<MmapRegion>,
-    /// Regions that have not been taken since the last [`Pool::release_idle`].
+    /// Number of regions that have not been taken since the last [`Pool::release_idle`].
     idle: usize,
 }
 
 #[derive(Debug, Default)]
 struct PoolState {
     classes: [Mutex<SizeClass>; CLASSES],
-    /// Cached blocks of all classes.
+    /// Number of cached blocks of all classes.
     cached_blocks: AtomicUsize,
-    /// Bytes in buffers of dirty blocks.
+    /// Number of bytes in buffers of dirty blocks.
     dirty_bytes: AtomicUsize,
-    /// Bytes that may be dirty and cached together.
+    /// Number of bytes that may be dirty and cached together.
     budget_bytes: usize,
     #[cfg(test)]
     maps_nothing: std::sync::atomic::AtomicBool,
@@ -49,7 +52,8 @@ struct PoolState {
 pub(crate) struct Pool(Arc<PoolState>);
 
 impl Pool {
-    /// Returns an empty pool that caches what dirty blocks leave of `budget_bytes`.
+    /// Returns an empty pool, whose cache may use the part of `budget_bytes` that dirty blocks do
+    /// not use.
     pub(crate) fn new(budget_bytes: usize) -> Self {
         Self(Arc::new(PoolState { budget_bytes, ..PoolState::default() }))
     }
@@ -76,7 +80,7 @@ impl Pool {
         self.0.classes[class].lock().regions.len()
     }
 
-    /// Returns the bytes in buffers of dirty blocks.
+    /// Returns the number of bytes in buffers of dirty blocks.
     pub(crate) fn dirty_bytes(&self) -> usize {
         self.0.dirty_bytes.load(Ordering::Relaxed)
     }

@@ -9,7 +9,7 @@ use crate::format::{Change, Key};
 use crate::mutant::{Mutant, mutated};
 use crate::tree::Tree;
 
-/// Bytes of an encoded [`Change::Unmap`].
+/// Length of an encoded [`Change::Unmap`] in bytes.
 const UNMAP_LEN: usize = Change::HEADER_LEN + 16;
 
 /// Blocks of a file that were unmapped.
@@ -31,12 +31,12 @@ pub(super) struct PendingChanges {
 }
 
 impl PendingChanges {
-    /// Returns no changes after a delta with the next inode number `next_ino`.
+    /// Returns an empty set of changes, after a delta with the next inode number `next_ino`.
     pub(super) fn new(next_ino: u64) -> Self {
         Self { items: FxHashMap::default(), unmaps: Vec::new(), encoded_next_ino: next_ino }
     }
 
-    /// Notes that an item was set if it `exists` now, or removed.
+    /// Notes that an item was set if `exists`, or removed.
     pub(super) fn note_item(&mut self, key: Key, exists: bool) {
         self.items.insert(key, exists);
     }
@@ -66,7 +66,7 @@ impl PendingChanges {
         next_ino != self.encoded_next_ino
     }
 
-    /// Returns the bytes of [`PendingChanges::encode`], without encoding.
+    /// Returns the length of [`PendingChanges::encode`] in bytes, without encoding.
     pub(super) fn encoded_len(&self, tree: &Tree, next_ino: u64) -> usize {
         let item_len = |(key, exists): (&Key, &bool)| {
             if !exists {

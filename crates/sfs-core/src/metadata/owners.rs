@@ -1,9 +1,9 @@
 //! Owners of a block: the mappings that refer to it.
 //!
-//! A mapping is an owner if it refers to the address now, whatever a summary once named. A summary names one
-//! mapping, and at present no other can refer to the block; a feature that shares blocks extends [`owners`], and no
-//! caller may assume that there is one owner. Blocks overwritten in place (encoding 2) have one owner by the
-//! format.
+//! A mapping is an owner if it refers to the address now; the summary may name a mapping that no
+//! longer does. A summary names one mapping, and at present no other can refer to the block; a
+//! feature that shares blocks extends [`owners`], and no caller may assume that there is one owner.
+//! Blocks overwritten in place (encoding 2) have one owner by the format.
 
 use super::metadata_error::MetadataError;
 use crate::format::{Mapping, MappingRun, Tolerance, run_key};
@@ -20,8 +20,8 @@ pub(crate) struct Owner {
     pub(crate) mapping: Mapping,
 }
 
-/// Returns the mappings that refer to the block at `address`, which a summary names as block `block` of
-/// `ino`. A dead block has none.
+/// Returns the mappings that refer to the block at `address`, which a summary names as block
+/// `block` of `ino`. A dead block has no owner.
 pub(crate) fn owners(
     tree: &Tree,
     tolerance: Tolerance,

@@ -44,7 +44,8 @@ pub(crate) struct Metadata {
     pub(crate) tolerance: Tolerance,
     /// Number of nodes that the last checkpoint wrote.
     pub(crate) checkpoint_nodes: usize,
-    /// Clean segments that the last commits wanted: see [`Metadata::note_wanted_segments`].
+    /// Number of Clean segments that the last commits wanted: see
+    /// [`Metadata::note_wanted_segments`].
     wanted_segments: usize,
     /// Write clock, in blocks, when the policies last looked at all segments.
     policies_looked_at: Option<u64>,
@@ -54,7 +55,8 @@ pub(crate) struct Metadata {
     file_count: Option<u64>,
 }
 
-/// Returns a tournament of the segments in `usage`, which then keeps the changed ones for it.
+/// Returns a tournament of the segments in `usage`. If it is large, `usage` keeps the numbers of
+/// changed segments from now on.
 fn tournament_of(usage: &mut UsageTable) -> Tournament {
     let tournament = Tournament::new(usage.entries().len());
     if tournament.is_large() {
@@ -86,8 +88,8 @@ impl Metadata {
         }
     }
 
-    /// Notes that a commit wanted `count` Clean segments, so that no two groups share one. Earlier commits are forgotten by
-    /// and by.
+    /// Notes that a commit wanted `count` Clean segments, so that no two groups share one. Each
+    /// call reduces the number that earlier commits wanted by one.
     pub(crate) fn note_wanted_segments(&mut self, count: usize) {
         self.wanted_segments = self.wanted_segments.saturating_sub(1).max(count);
     }
@@ -113,12 +115,14 @@ impl Metadata {
         self.file_count.map(FileCount)
     }
 
-    /// Returns the number of inodes in the tree; where it is not known, the number of inodes that there ever were.
+    /// Returns the number of inodes in the tree or, if that is not known, the number of inodes that
+    /// ever existed.
     pub(crate) fn file_count(&self) -> u64 {
         self.file_count.unwrap_or(self.next_ino.saturating_sub(FIRST_INO) + 1)
     }
 
-    /// Counts an inode whose item was put if `exists`, or removed, and was in the tree before if `existed`.
+    /// Updates the number of inodes after a change of an item that was in the tree before if
+    /// `existed`, and is in the tree now if `exists`.
     fn count_file(&mut self, existed: bool, exists: bool) {
         if let Some(count) = &mut self.file_count {
             let before = count.saturating_sub(u64::from(existed));
@@ -131,7 +135,7 @@ impl Metadata {
         self.count_file(false, true);
     }
 
-    /// Sets or removes an item as a delta says.
+    /// Sets or removes an item, as stated in a delta.
     pub(crate) fn replay_item(
         &mut self,
         key: &Key,
@@ -225,7 +229,8 @@ impl Metadata {
         self.changes.note_item(*key, false);
     }
 
-    /// Returns the bytes of [`Metadata::delta`] without its maps and releases, and without encoding it.
+    /// Returns the length of [`Metadata::delta`] in bytes, without its maps and releases, and
+    /// without encoding.
     pub(crate) fn delta_len(&self) -> usize {
         self.changes.encoded_len(&self.tree, self.next_ino)
     }
@@ -253,7 +258,7 @@ impl Metadata {
         self.changes.clear(self.next_ino);
     }
 
-    /// Returns the mappings of a run, whose leaf is prepared afterwards.
+    /// Returns the mappings of a run. Afterwards the run is prepared: its leaf is in memory.
     pub(crate) fn run(&self, key: &Key) -> Result<MappingRun, MetadataError> {
         match self.tree.get(key)? {
             Some(value) => Ok(MappingRun::decode(value, key, self.tolerance)?),
@@ -261,7 +266,8 @@ impl Metadata {
         }
     }
 
-    /// Returns the owners of a block that is about to be moved: their whole runs decode. See [`owners`].
+    /// Returns the owners of a block that is about to be moved, and checks that their whole runs
+    /// decode. See [`owners`].
     pub(crate) fn owners(
         &self,
         address: u64,
@@ -315,8 +321,8 @@ impl Metadata {
         self.usage.entry(segment).data_group()
     }
 
-    /// Lets the policies look at all segments before a batch is planned (SFS, section 3.3). Small batches share one
-    /// look, so that a single block does not pay for it.
+    /// Lets the policies look at all segments before a batch is planned (SFS, section 3.3). Small
+    /// batches share one look, because it takes too long for a single block.
     pub(crate) fn begin_writing(&mut self, segment_blocks: u32) {
         let written = self.usage.clock.blocks();
         let due = self.policies_looked_at.is_none_or(|last| {
@@ -337,7 +343,8 @@ impl Metadata {
         self.victims.refresh(policy, entries, &changed, (segment_blocks, now));
     }
 
-    /// Returns the segment with the highest score by the victim policy among those that are `fit`.
+    /// Returns the segment with the highest score by the victim policy among the segments that
+    /// are `fit`.
     pub(crate) fn best_victim(
         &self,
         segment_blocks: u32,
@@ -347,7 +354,7 @@ impl Metadata {
         self.victims.best(&*self.victim_policy, self.usage.entries(), at, fit)
     }
 
-    /// Returns the segment with the fewest live blocks among those that are `fit`.
+    /// Returns the segment with the fewest live blocks among the segments that are `fit`.
     pub(crate) fn emptiest_victim(
         &self,
         segment_blocks: u32,

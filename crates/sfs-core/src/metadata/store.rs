@@ -25,7 +25,8 @@ use crate::{Error, Result};
 /// Minimum number of nodes in the cache: an operation needs several at once.
 const CACHED_NODES_MIN: usize = 256;
 
-/// Attempts to read a node before it counts as unreadable: the device may read it the next time.
+/// Number of attempts to read a node before the node counts as unreadable: the device may succeed
+/// the next time.
 pub(crate) const NODE_READS_MAX: usize = 3;
 
 /// Guard for reading the metadata.
@@ -44,7 +45,7 @@ pub(crate) struct MetadataStore {
     cached_nodes_max: usize,
     /// Number of [`CachePin`]s.
     pins: AtomicUsize,
-    /// Nodes of a checkpoint that is being written: copies beside the cache.
+    /// Number of nodes of a checkpoint that is being written: copies beside the cache.
     copied_nodes: AtomicUsize,
     /// `true` if the cache may have grown, or dirty nodes have become clean, since it was last trimmed.
     has_new_nodes: AtomicBool,
@@ -271,7 +272,8 @@ impl MetadataStore {
         self.has_new_nodes.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that a checkpoint holds copies of `count` nodes until it is written. Meanwhile the cache has that much less.
+    /// Notes that a checkpoint holds copies of `count` nodes until it is written. Meanwhile the
+    /// cache may hold `count` nodes fewer.
     pub(crate) fn note_copied_nodes(&self, count: usize) {
         self.copied_nodes.store(count, Ordering::Relaxed);
         self.note_new_nodes();

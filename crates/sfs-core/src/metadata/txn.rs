@@ -39,7 +39,7 @@ impl<'a> Txn<'a> {
         self.tree
     }
 
-    /// Returns which structures of a newer program the tree may hold.
+    /// Returns the tolerance of structures of a newer program in the tree.
     pub(crate) fn tolerance(&self) -> Tolerance {
         self.tolerance
     }

@@ -1,8 +1,8 @@
 //! Grouping policies: the group of each block that is written.
 //!
-//! A commit asks the policy while it plans, once for each overwritten block and once for all appended blocks of a file, with
-//! the history before the write. Blocks of
-//! one group go to the same open segment. The policies of the literature and our own are one file each.
+//! A commit asks the policy while it plans, once for each overwritten block and once for all
+//! appended blocks of a file, with the history before the write. Blocks of one group go to the same
+//! open segment. Each policy has its own file.
 
 mod dac;
 mod fast12;
@@ -36,13 +36,13 @@ pub struct Candidate {
     pub group: Option<Group>,
     /// `true` if the cleaner moves the block, `false` if a user writes it.
     pub cleaning: bool,
-    /// Blocks written to the file before this write (SFS, section 3.2: W_f).
+    /// Number of blocks written to the file before this write (SFS, section 3.2: W_f).
     pub file_write_count: u64,
     /// Time of the last write to the file before this one, in ticks (T_f^m).
     pub file_modified: u32,
 }
 
-/// Assigns the blocks that are written to groups.
+/// Policy that assigns each written block to a group.
 pub trait GroupingPolicy: StateBound + Send + Sync {
     /// Returns the name of the policy in mount options and checkpoints.
     fn name(&self) -> &'static str;
@@ -56,7 +56,8 @@ pub trait GroupingPolicy: StateBound + Send + Sync {
     /// Returns the group of a block, `0..group_count`.
     fn group(&self, candidate: &Candidate, now: u32) -> Group;
 
-    /// Returns whether blocks may still go to a group. The open segment of another group is closed.
+    /// Returns whether blocks may still go to a group. The open segment of a group that is not in
+    /// use is closed.
     fn is_in_use(&self, group: Group) -> bool {
         group.0 < self.group_count()
     }
@@ -83,7 +84,7 @@ pub trait GroupingPolicy: StateBound + Send + Sync {
     /// deletion has no `after`. Moves by the cleaner are reported by [`Self::note_move`] instead.
     fn note_write(&mut self, _before: Option<History>, _after: Option<History>, _now: u32) {}
 
-    /// Notes that the cleaner moved a block, whose history stays.
+    /// Notes that the cleaner moved a block, whose history does not change.
     fn note_move(&mut self, _history: History, _now: u32) {}
 
     /// Notes that the cleaner chose `segment` as its victim and is about to empty it.

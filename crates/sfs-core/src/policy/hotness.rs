@@ -1,4 +1,4 @@
-//! Hotness of blocks, files and segments (SFS, section 3.2), for the policies that go by it.
+//! Hotness of blocks, files and segments (SFS, section 3.2), for the policies that use it.
 
 use crate::format::{SegmentState, UsageEntry};
 

@@ -18,11 +18,11 @@ use super::{
 struct Parameters {
     /// Number of groups that the user chose.
     groups: Option<u8>,
-    /// Segments of the volume.
+    /// Number of segments of the volume.
     segments: u32,
-    /// Blocks in a segment.
+    /// Number of blocks in a segment.
     segment_blocks: u32,
-    /// Blocks of the volume.
+    /// Number of blocks of the volume.
     blocks: u64,
 }
 
@@ -30,8 +30,9 @@ fn fast12(volume: &Parameters, distance: Distance, partition: Partition) -> Fast
     Fast12::new(distance, partition, volume.groups.unwrap_or(Fast12::GROUPS), volume.segments)
 }
 
-/// Makes the list, the constructor and the default victim policies from a table of grouping policies. The
-/// unlisted ones are for experiments: a volume accepts them, but no list offers them.
+/// Makes the list, the constructor and the default victim policies from a table of grouping
+/// policies. Unlisted policies are for experiments: a volume accepts their names, but no list
+/// contains them.
 macro_rules! grouping_policies {
     (
         $($name:literal, $victim:literal: $new:expr;)*
@@ -125,8 +126,9 @@ fn boxed_victim<P: VictimPolicy + 'static>(
     Box::new(new(volume))
 }
 
-/// Returns the grouping policy `name` for a volume of `blocks` in `segments` of `segment_blocks`. Policies with a
-/// fixed number of groups ignore `groups`.
+/// Returns the grouping policy `name` for a volume of `blocks` blocks in `segments` segments of
+/// `segment_blocks` blocks; `None` for an unknown name. Policies with a fixed number of groups
+/// ignore `groups`.
 pub fn grouping_policy(
     name: &str,
     groups: Option<u8>,
@@ -137,7 +139,8 @@ pub fn grouping_policy(
     make_grouping(current_name(name), &Parameters { groups, segments, segment_blocks, blocks })
 }
 
-/// Returns the victim policy `name` for a volume of `blocks` in `segments` of `segment_blocks`.
+/// Returns the victim policy `name` for a volume of `blocks` blocks in `segments` segments of
+/// `segment_blocks` blocks; `None` for an unknown name.
 pub fn victim_policy(
     name: &str,
     segments: u32,

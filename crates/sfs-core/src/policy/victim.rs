@@ -38,8 +38,8 @@ pub trait VictimPolicy: StateBound + Send + Sync {
         0
     }
 
-    /// Notes that a user overwrote or deleted a block of `segment`, which is the entry before that. Moves by
-    /// the cleaner are not reported.
+    /// Notes that a user overwrote or deleted a block of `segment`, which is the entry before the
+    /// death. Moves by the cleaner are not reported.
     fn note_death(&mut self, _segment: &UsageEntry, _now: u32) {}
 
     /// Appends the state that a checkpoint saves for the next mount: at most

@@ -40,7 +40,8 @@ pub(crate) struct Components {
 }
 
 impl Components {
-    /// Assembles the components of the volume on `device`, whose log is at `log` and whose metadata is `metadata`.
+    /// Assembles the components of the volume on `device`, from the state of its log and its
+    /// metadata.
     pub(crate) fn new(
         device: Arc<dyn Device>,
         copies: SuperblockCopies,

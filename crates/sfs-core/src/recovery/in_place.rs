@@ -1,7 +1,7 @@
 //! Blocks in place that are taken: a writable mount finds them by a walk over all mappings.
 //!
-//! The usage table is not believed but compared. A volume of which two mappings share a block, or of which a
-//! mapping leads outside an in-place segment, is not written to.
+//! The usage table is compared, not trusted. A volume is not written to if two of its mappings
+//! share a block, or if a mapping leads outside the in-place segments.
 
 use super::components::Components;
 use crate::Result;
@@ -12,7 +12,7 @@ use crate::metadata::{MetadataError, Txn};
 use crate::request::OpenProgress;
 use crate::segments::InPlaceAllocator;
 
-/// Items that are examined under one hold of the metadata lock.
+/// Number of items that are examined under one hold of the metadata lock.
 const ITEMS_PER_STEP: usize = 256;
 
 impl Components {
@@ -36,7 +36,7 @@ impl Components {
         begun.map_err(|segment| Corruption::in_usage_entry(segment, CorruptionKind::Count).into())
     }
 
-    /// Returns the live blocks in place by the usage table.
+    /// Returns the number of live blocks in place according to the usage table.
     fn in_place_blocks(&self) -> u64 {
         let metadata = self.metadata.read();
         let entries = (0..self.superblock.layout.segment_count).map(|at| metadata.usage.entry(at));

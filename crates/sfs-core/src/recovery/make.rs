@@ -27,7 +27,7 @@ use crate::writeback::{CheckpointReason, StepError};
 ///
 /// # Errors
 ///
-/// [`Error::NoSpace`](crate::Error::NoSpace) if the volume is too small, and those of the device.
+/// [`Error::NoSpace`](crate::Error::NoSpace) if the volume is too small, and errors of the device.
 pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> Result<()> {
     let layout = superblock.layout;
     let log = LogState {

@@ -106,16 +106,18 @@ impl Recovery {
         Ok(Self { components, record, next_is_begun })
     }
 
-    /// Makes everything durable that was read, before anything is overwritten that only an older state needs: a
-    /// daemon that was killed has left its last requests in the cache of the device.
+    /// Makes everything durable that was read, before anything is overwritten that only an older
+    /// state needs: a daemon that was killed may have left its last requests in the cache of the
+    /// device.
     pub(crate) fn flush_recovered(&self) -> Result<()> {
         let mut log = self.components.log.lock();
         log.unflushed = true;
         self.components.log.flush(&mut log)
     }
 
-    /// Writes a checkpoint of the recovered state. The chain of chunks continues from a number that no earlier
-    /// mount has used: a chunk that a crash left behind cannot fit, even if this mount writes the same batch again.
+    /// Writes a checkpoint of the recovered state. The chain of chunks continues from a number that
+    /// no earlier mount has used: a chunk that a crash left behind cannot fit the chain, even if
+    /// this mount writes the same batch again.
     ///
     /// First, the number of a checkpoint that had been begun is used up by another copy of the last record. Then
     /// both slots are whole before the nodes of the next checkpoint are written. A later mount that finds a damaged
@@ -147,9 +149,10 @@ impl Recovery {
         }
     }
 
-    /// Continues the chain of the last checkpoint, when no segment is Clean for another one: the first commit
-    /// reclaims. Until then the chain leads past the nodes of a checkpoint that had been begun. Chunks of an
-    /// incomplete batch are overwritten: a later mount might find them in place of chunks of this mount.
+    /// Continues the chain of the last checkpoint, when no segment is Clean for another checkpoint:
+    /// the first commit makes segments Clean. Until then the chain leads past the nodes of a
+    /// checkpoint that had been begun. Chunks of an incomplete batch are overwritten: a later mount
+    /// might find them in place of chunks of this mount.
     pub(crate) fn continue_without_checkpoint(&self, log: &mut LogState) -> Result<()> {
         let Components { io, .. } = &self.components;
         if let Some((nodes, end)) = self.components.next_batch(LogCursor::end_of(log))? {
@@ -291,7 +294,7 @@ mod tests {
         let mut writes =
             events.iter().enumerate().filter(|(_, e)| matches!(e, Event::Write { .. }));
         let (first, _) = writes.next().expect("a chunk");
-        assert!(writes.next().is_some(), "the batch has more than one");
+        assert!(writes.next().is_some(), "the batch has more than one chunk");
 
         let image = Arc::new(image_after(&base, &events[..=first]));
         let volume = open_without_checkpoint(image.clone());

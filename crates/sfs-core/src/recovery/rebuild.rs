@@ -1,8 +1,9 @@
 //! Rebuilding: writes a new tree beside a damaged one, from content that `sfs-fsck` has read.
 //!
-//! Blocks are moved to Clean segments first, then come the items, and one checkpoint ends the repair. Until
-//! [`Rebuild::commit`] returns, a mount finds the old checkpoint, and nothing that it refers to is overwritten.
-//! Memory is bounded by a few hundred nodes and the usage table. `sfs-fsck` decides which content is preserved.
+//! Blocks are moved to Clean segments first, then come the items, and one checkpoint ends the
+//! repair. Until [`Rebuild::commit`] returns, a mount finds the old checkpoint, and no block that
+//! the checkpoint refers to is overwritten. Memory is bounded by a few hundred nodes and the usage
+//! table. `sfs-fsck` decides which content is preserved.
 
 use std::sync::Arc;
 
@@ -48,9 +49,9 @@ pub struct Moved {
     pub ino: u64,
     /// Block number in the file.
     pub block: u32,
-    /// History of its writes.
+    /// History of the block.
     pub history: History,
-    /// Content.
+    /// Content of the block.
     pub content: Block,
 }
 
@@ -76,7 +77,8 @@ impl Rebuild {
         let mut log = LogState {
             heads: Heads::default(),
             next_sequence: record.next_sequence,
-            // The same as in a mount: a chunk of this repair fits no other chain, wherever the repair stops.
+            // As in a mount, except that the number of mounts is not counted up yet: a chunk of
+            // this repair fits no other chain, wherever the repair stops.
             previous: crc32c::crc32c_append(record.previous, &record.mount_count.to_le_bytes()),
             unflushed: false,
             flushed: 0,
@@ -231,7 +233,7 @@ impl Rebuild {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSpace`], and errors of the device: the old checkpoint stays valid then.
+    /// [`Error::NoSpace`], and errors of the device; the old checkpoint then stays valid.
     pub fn commit(self, next_ino: u64) -> Result<()> {
         {
             let sequence = self.components.log.lock().next_sequence;
@@ -315,7 +317,7 @@ fn refers(metadata: &Metadata, address: u64) -> Result<()> {
     }
 }
 
-/// Returns the entries without their counts.
+/// Returns the entries without their counts; Open and Drained segments become Sealed.
 fn emptied(usage: &[UsageEntry]) -> Vec<UsageEntry> {
     let empty = |entry: &UsageEntry| UsageEntry {
         live_blocks: 0,

@@ -1,8 +1,8 @@
 //! Roll-forward: applies the log since the last checkpoint.
 //!
-//! Chunks are found in order and applied batch by batch (`apply_batch`), in memory only. Everything after the last whole batch is
-//! as if it had never been written. A checkpoint that was durable and is gone is noticed. Memory is bounded by the
-//! caches and one batch.
+//! Chunks are found in order and applied batch by batch (`apply_batch`), in memory only. Everything
+//! after the last whole batch is as if it had never been written. Roll-forward notices the loss of
+//! a checkpoint that was durable. Memory is bounded by the caches and one batch.
 
 use sfs_device::Block;
 
@@ -18,11 +18,11 @@ use crate::{Error, Result};
 /// Progress of the checkpoint after the last known one, as the log shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextCheckpoint {
-    /// No nodes of it were found.
+    /// No nodes of the checkpoint were found.
     None,
-    /// Its nodes were written, and perhaps its record.
+    /// The nodes of the checkpoint were written, and perhaps its record.
     Begun,
-    /// A chunk follows its nodes, so the checkpoint was durable; its record is gone.
+    /// A chunk follows the nodes of the checkpoint, so it was durable; its record is gone.
     Lost,
     /// The checkpoint was durable, and the log does not lead to its nodes.
     LostUnseen,
@@ -71,7 +71,8 @@ impl Components {
         }
         let is_begun = matches!(next, NextCheckpoint::Begun | NextCheckpoint::Lost);
         let damage = match damage {
-            // Other damage is what a crash may have left of a checkpoint that was being written.
+            // Damage that a crash may have left while a checkpoint was being written is not
+            // counted.
             Some(damage) if !is_begun && !self.is_of_blank_slot(&damage)? => {
                 Some(self.health.counted(damage))
             }
@@ -83,8 +84,8 @@ impl Components {
         }
     }
 
-    /// Applies whole batches in order, up to the nodes of checkpoint `number` if they are the last ones or their
-    /// record is lost. Returns how far that checkpoint came.
+    /// Applies whole batches in order, up to the nodes of checkpoint `number` if they are the last
+    /// ones or their record is lost. Returns the progress of that checkpoint.
     fn apply_batches(
         &self,
         log: &mut LogState,
@@ -106,7 +107,8 @@ impl Components {
         Ok(next)
     }
 
-    /// Returns whether `damage` only says that a slot was never written, or cleared by a repair.
+    /// Returns whether `damage` only means that a slot was never written, or was cleared by a
+    /// repair.
     fn is_of_blank_slot(&self, damage: &Error) -> Result<bool> {
         let Error::Corrupt(Corruption {
             location: Location::Block(at),
@@ -140,8 +142,9 @@ impl Components {
         self.apply_batch(batch, first)
     }
 
-    /// Returns whether a chunk follows at `end`, where the nodes of a checkpoint end. Such a chunk is written only
-    /// once the checkpoint is durable, and may be in a segment that became Clean by it.
+    /// Returns whether a chunk follows at `end`, where the nodes of a checkpoint end. Such a chunk
+    /// is written only once the checkpoint is durable, and may be in a segment that the checkpoint
+    /// made Clean.
     fn is_followed(&self, end: &LogCursor) -> Result<bool> {
         let layout = &self.superblock.layout;
         let heads = end.heads.iter().map(|(_, head)| (head.segment, head.next_block));
@@ -185,7 +188,7 @@ impl Components {
         Ok(())
     }
 
-    /// Returns the next whole batch of the log, and where it ends.
+    /// Returns the next whole batch of the log, and the position of its end.
     pub(super) fn next_batch(
         &self,
         mut position: LogCursor,
@@ -290,7 +293,8 @@ impl LogCursor {
     }
 }
 
-/// Returns the checksum that the first chunk of a mount repeats for the chunk before it.
+/// Returns the `previous` field of the first chunk of a mount, from the checksum of the chunk
+/// before it.
 pub(super) fn chain_of_mount(previous: u32, mount_count: u64) -> u32 {
     crc32c::crc32c_append(previous, &mount_count.to_le_bytes())
 }

@@ -39,18 +39,18 @@ pub struct VolumeOptions {
 /// Progress of opening a volume whose data is overwritten in place: a mount for writing reads every mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenProgress {
-    /// Blocks that have been found.
+    /// Number of blocks that have been found.
     pub found_blocks: u64,
-    /// Blocks in all, by the usage table.
+    /// Number of live blocks in place according to the usage table.
     pub total_blocks: u64,
 }
 
 /// The reaction of a volume that is mounted for writing to damage. The request that met the damage fails in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorReaction {
-    /// Continue.
+    /// Continues.
     Continue,
-    /// Stop writing, as after a failed write.
+    /// Stops writing, as after a failed write.
     RemountReadOnly,
 }
 

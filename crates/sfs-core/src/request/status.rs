@@ -8,19 +8,19 @@ use crate::format::{Head, Remembered};
 /// The space of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Blocks for files and metadata in total.
+    /// Total number of blocks for files and metadata.
     pub total_blocks: u64,
-    /// Free blocks, with those that only metadata gets.
+    /// Number of free blocks, including the blocks that only metadata gets.
     pub free_blocks: u64,
-    /// Free blocks that data can have.
+    /// Number of free blocks available to data.
     pub available_blocks: u64,
-    /// Number of files of all kinds, with those that wait to be deleted. A volume made by an older program states the
-    /// number of files that it ever had.
+    /// Number of files of all kinds, including files that wait to be deleted. A volume made by an
+    /// older program states the number of files that it ever had.
     pub files: u64,
 }
 
 impl Space {
-    /// Returns the bytes that data can still have.
+    /// Returns the number of bytes available to data.
     pub fn available_bytes(&self) -> u64 {
         self.available_blocks.saturating_mul(BLOCK_SIZE as u64)
     }
@@ -29,29 +29,29 @@ impl Space {
 /// Counts since the volume was opened, in the unit that the name ends with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes that users wrote.
+    /// Number of bytes that users wrote.
     pub user_bytes_written: u64,
-    /// All bytes written to the device.
+    /// Number of all bytes written to the device.
     pub device_bytes_written: u64,
-    /// Bytes of file data written for users.
+    /// Number of bytes of file data written for users.
     pub data_bytes: u64,
-    /// Bytes of file data that the cleaner moved.
+    /// Number of bytes of file data that the cleaner moved.
     pub cleaning_bytes: u64,
-    /// Bytes of tree nodes and checkpoints.
+    /// Number of bytes of tree nodes and checkpoints.
     pub metadata_bytes: u64,
-    /// Bytes of summaries and deltas.
+    /// Number of bytes of summaries and deltas.
     pub summary_bytes: u64,
-    /// Flushes that made something durable.
+    /// Number of flushes that made changes durable.
     pub commits: u64,
-    /// Requests to make something durable; several may share one flush.
+    /// Number of requests to make changes durable; several requests may share one flush.
     pub syncs: u64,
-    /// Checkpoints written.
+    /// Number of checkpoints written.
     pub checkpoints: u64,
-    /// Segments cleaned.
+    /// Number of segments cleaned.
     pub segments_cleaned: u64,
-    /// Times that a writer had to clean or to wait for a checkpoint for lack of segments.
+    /// Number of times that a writer had to clean or to wait for a checkpoint for lack of segments.
     pub stalls: u64,
-    /// Tree nodes read from the device.
+    /// Number of tree nodes read from the device.
     pub nodes_read: u64,
 }
 
@@ -64,9 +64,9 @@ pub struct Status {
     pub victim: &'static str,
     /// Space of the volume.
     pub space: Space,
-    /// Blocks in a segment.
+    /// Number of blocks in a segment.
     pub segment_blocks: u32,
-    /// Segments by state.
+    /// Numbers of segments by state.
     pub segments: SegmentCounts,
     /// Groups that have segments, by number.
     pub groups: Vec<GroupStatus>,
@@ -80,20 +80,20 @@ pub struct Status {
     pub remembered: Remembered,
 }
 
-/// Segments by state.
+/// Numbers of segments by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentCounts {
-    /// Clean segments: may be opened.
+    /// Number of Clean segments, which may be opened.
     pub clean: u32,
-    /// Open segments: heads append to them.
+    /// Number of Open segments, to which heads append.
     pub open: u32,
-    /// Sealed segments: full or closed.
+    /// Number of Sealed segments, to which no head appends any more.
     pub sealed: u32,
-    /// Drained segments: without live blocks, but not yet released.
+    /// Number of Drained segments, which have no live blocks but are not released yet.
     pub drained: u32,
-    /// Bad segments: excluded from use.
+    /// Number of Bad segments, which are excluded from use.
     pub bad: u32,
-    /// InPlace segments: data that is overwritten in place.
+    /// Number of InPlace segments, whose data is overwritten in place.
     pub in_place: u32,
 }
 
@@ -102,11 +102,11 @@ pub struct SegmentCounts {
 pub struct GroupStatus {
     /// The head, which tells the group: tree nodes, or the data of a group.
     pub head: Head,
-    /// Open and Sealed segments.
+    /// Number of Open and Sealed segments.
     pub segments: u32,
-    /// Open segments.
+    /// Number of Open segments.
     pub open_segments: u32,
-    /// Live blocks in the segments.
+    /// Number of live blocks in the segments.
     pub live_blocks: u64,
     /// Centre of the group, if the grouping policy has centres (see [`crate::policy::GroupingPolicy::centres`]).
     pub centre: Option<f64>,
@@ -117,8 +117,8 @@ pub struct GroupStatus {
 pub struct LifetimeTotals {
     /// Number of mounts for writing.
     pub mount_count: u64,
-    /// Bytes that users wrote.
+    /// Number of bytes that users wrote.
     pub user_bytes_written: u64,
-    /// Bytes that SFS wrote to the device.
+    /// Number of bytes that SFS wrote to the device.
     pub device_bytes_written: u64,
 }

@@ -11,7 +11,7 @@
 //!     |    +----------------------> InPlace ------------------------+  |
 //!     |                                                                |
 //!     +<---------------------------------------------------------------+
-//!        release, replay_release; from_entries for a durable checkpoint
+//!        make_clean, replay_release; from_entries for a durable checkpoint
 //! ```
 //!
 //! A Drained segment has no live block. Such a segment is *releasable* once a flush has covered the deltas that drained it.
@@ -19,7 +19,8 @@
 //! makes either kind Clean; the caller knows that nothing on the device depends on the segment. Clean segments
 //! are opened least recently freed first.
 //!
-//! `Bad` has no arrow: nothing sets it, and a segment that a device says is Bad stays so and is never opened.
+//! `Bad` has no arrow: nothing sets it, and a segment whose entry on the device says Bad stays Bad
+//! and is never opened.
 
 mod changed_segments;
 mod clean_queue;
@@ -35,7 +36,7 @@ use changed_segments::ChangedSegments;
 use clean_queue::CleanQueue;
 pub(crate) use in_place_data::{Extent, SegmentBudget};
 
-/// Stamp and number of a Drained segment: the order of allocation.
+/// Stamp and number of a Drained or Clean segment: the order of allocation.
 type Freed = (u64, u32);
 
 /// The usage of all segments of a volume.
@@ -171,7 +172,8 @@ impl UsageTable {
         self.changed = ChangedSegments::new(self.entries.len());
     }
 
-    /// Returns the segments that have changed since the last call, if they are kept, each once.
+    /// Returns the segments that have changed since the last call, each once; none without
+    /// [`UsageTable::keep_changed`].
     pub(crate) fn take_changed(&mut self) -> Vec<u32> {
         self.changed.take()
     }

@@ -1,7 +1,7 @@
 //! The write clock: time in ticks, each a fixed number of blocks that users write.
 //!
-//! The superblock says how many blocks a tick has. The clock never goes back, stops at the end of 32 bits, and
-//! does not depend on the time of day.
+//! The superblock states the number of blocks in a tick. The clock never goes back, stops at the
+//! end of 32 bits, and does not depend on the time of day.
 
 use crate::format::COUNT_KEPT_MAX;
 
@@ -9,7 +9,7 @@ use crate::format::COUNT_KEPT_MAX;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteClock {
     blocks: u64,
-    /// Blocks in a tick, log2.
+    /// Log2 of the number of blocks in a tick.
     shift: u32,
 }
 
@@ -19,7 +19,7 @@ impl WriteClock {
         Self { blocks, shift }
     }
 
-    /// Returns the blocks that users have written so far.
+    /// Returns the number of blocks that users have written so far.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -39,8 +39,8 @@ impl WriteClock {
         self.blocks = self.blocks.saturating_add(count);
     }
 
-    /// Advances the clock to at least `now`. A forged time cannot push the count beyond what a checkpoint may
-    /// hold.
+    /// Advances the clock to at least `now`. A forged time cannot push the count beyond the limit
+    /// of a checkpoint.
     pub(crate) fn catch_up(&mut self, now: u32) {
         let blocks = u64::from(now).saturating_mul(1 << self.shift);
         self.blocks = self.blocks.max(blocks.min(COUNT_KEPT_MAX / 2));

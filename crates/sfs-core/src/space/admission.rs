@@ -1,8 +1,8 @@
 //! Admission: which writer may use the free blocks.
 //!
-//! A writer is admitted to a number of blocks before it puts data into the write buffer, and holds the admission
-//! until the data counts as dirty. Writers are admitted beside each other while there is space for all of them; the
-//! last blocks go to one writer at a time.
+//! A writer is admitted to a number of blocks before it puts data into the write buffer, and holds
+//! the admission until the data counts as dirty. Several writers are admitted at a time while there
+//! is space for all of them; the last blocks go to one writer at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use crate::writeback::data_layout::LayoutBehaviour;
 pub(super) struct Admission {
     /// Shared by admitted writers; taken alone for the last blocks.
     lock: RwLock<()>,
-    /// Blocks that writers were admitted to and that are not dirty yet.
+    /// Number of blocks that writers were admitted to and that are not dirty yet.
     admitted_blocks: AtomicU64,
     superblock: Arc<Superblock>,
     behaviour: Arc<dyn LayoutBehaviour>,
@@ -31,7 +31,7 @@ pub(super) struct Admission {
 pub(crate) struct Admitted<'a> {
     admission: &'a Admission,
     blocks: u64,
-    /// Held so that a writer that needs the last blocks waits for this one.
+    /// Held so that a writer that needs the last blocks waits for this writer.
     _shared: Ranked<RwLockReadGuard<'a, ()>>,
 }
 
@@ -58,8 +58,9 @@ impl Admission {
         self.add_shared(0).0
     }
 
-    /// Admits a writer to `blocks` if there is space beside all others, or once they are done: until then their blocks
-    /// are dirty, or were more than they needed.
+    /// Admits a writer to `blocks` blocks if there is space beside all other admissions. If there
+    /// is space only without them, waits until the other writers are done: writers may use fewer
+    /// blocks than they were admitted to.
     pub(super) fn try_admit(&self, blocks: u64) -> Option<Admitted<'_>> {
         let others = match self.try_admit_shared(blocks) {
             Ok(admitted) => return Some(admitted),
@@ -72,13 +73,14 @@ impl Admission {
         self.has_space(blocks, 0).then(|| self.add_alone(blocks, alone))
     }
 
-    /// Admits a writer to `blocks` without waiting, or returns the blocks that others were admitted to.
+    /// Admits a writer to `blocks` blocks without waiting, or returns the number of blocks that
+    /// other writers were admitted to.
     pub(super) fn try_admit_shared(&self, blocks: u64) -> std::result::Result<Admitted<'_>, u64> {
         let (admitted, others) = self.add_shared(blocks);
         if self.has_space(blocks, others) { Ok(admitted) } else { Err(others) }
     }
 
-    /// Adds a writer beside others; returns the blocks that they were admitted to.
+    /// Adds a writer beside others; returns the number of blocks that the others were admitted to.
     fn add_shared(&self, blocks: u64) -> (Admitted<'_>, u64) {
         let shared = Ranked::take(Rank::Admission, || self.lock.read());
         // A block that is no longer counted here is dirty by then: both counters are read in this order.

@@ -13,7 +13,7 @@ use crate::request::Work;
 use crate::reserves::clean_target_segments;
 use crate::writeback::{CheckpointReason, StepError};
 
-/// Time after which a cleaner that has yielded to users looks again.
+/// Time after which a cleaner that has yielded to users tries again.
 const YIELD: Duration = Duration::from_millis(5);
 
 impl SpaceControl {
@@ -65,8 +65,8 @@ impl SpaceControl {
         self.discards.discard_run(&mut self.log.lock())
     }
 
-    /// Does one step of background cleaning, if segments are short and no user has to be yielded to. Returns when to
-    /// continue; `None` if there is nothing to clean.
+    /// Does one step of background cleaning, if segments are short and the cleaner does not have to
+    /// yield to users. Returns the time to continue; `None` if there is nothing to clean.
     pub(crate) fn clean_step(&self) -> Result<Option<Work>> {
         let layout = &self.superblock.layout;
         let (urgency, garbage_before) = {

@@ -1,4 +1,4 @@
-//! Thresholds at which a checkpoint is due, side by side.
+//! Thresholds at which a checkpoint is due.
 //!
 //! A checkpoint is also ordered by a mount, an unmount, `sfs-mkfs` and `sfs-fsck`, and by
 //! [`CheckpointReason::Shortage`] and [`CheckpointReason::PinnedSegments`]. For the former see `SpaceControl::reclaim` and
@@ -10,20 +10,22 @@ use sfs_device::BLOCK_SIZE;
 
 use crate::writeback::CheckpointReason;
 
-/// Blocks of log after which a checkpoint is due: 512 MiB. With many nodes to write it may be more.
+/// Number of blocks of log after which a checkpoint is due: 512 MiB, or more with many nodes to
+/// write.
 const LOG_BLOCKS: u64 = 512 << 20 >> 12;
 
-/// Blocks of log for each dirty node: a checkpoint that writes many nodes has to be worthwhile.
+/// Number of blocks of log for each dirty node: a checkpoint that writes many nodes has to be
+/// worthwhile.
 const LOG_BLOCKS_PER_NODE: u64 = 48;
 
 /// Maximum number of blocks of log, however many nodes are dirty: 1.5 GiB.
 const LOG_BLOCKS_MAX: u64 = 3 * LOG_BLOCKS;
 
-/// Dirty nodes that never make an operation write a checkpoint, however small the cache: the background has time to
-/// do so.
+/// Number of dirty nodes up to which no operation writes a checkpoint, however small the cache: the
+/// background has time to write it.
 const FOREGROUND_NODES: usize = 256;
 
-/// Changes in memory at which an operation commits them in a delta.
+/// Number of changes in memory at which an operation commits them in a delta.
 pub(super) const DELTA_CHANGES_MAX: usize = 16_384;
 
 /// State of the volume since the last checkpoint.
@@ -36,7 +38,8 @@ pub(super) struct SinceCheckpoint {
     pub(super) age_ms: i64,
 }
 
-/// Returns why the background should write a checkpoint now, if it should. The node cache has `cache_bytes`.
+/// Returns the reason for which the background should write a checkpoint now; `None` if no
+/// checkpoint is due. The node cache has `cache_bytes`.
 pub(super) fn in_background(
     since: SinceCheckpoint,
     cache_bytes: usize,
@@ -63,7 +66,8 @@ pub(super) fn in_background(
     }
 }
 
-/// Returns why an operation should write a checkpoint before it changes more metadata, if it should.
+/// Returns the reason for which an operation should write a checkpoint before it changes more
+/// metadata; `None` if no checkpoint is due.
 pub(super) fn before_change(dirty_nodes: usize, cache_bytes: usize) -> Option<CheckpointReason> {
     let is_due = dirty_nodes > dirty_nodes_max(cache_bytes) + FOREGROUND_NODES;
     is_due.then_some(CheckpointReason::DirtyNodes)

@@ -1,4 +1,4 @@
-//! Space control: conducts commits, checkpoints, cleaning and release, and reclaims segments.
+//! Space control: runs commits, checkpoints, cleaning and release, and reclaims segments.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ use crate::{Error, Result};
 /// Result of a step that may lack segments.
 pub(super) type StepResult<T> = std::result::Result<T, StepError>;
 
-/// Conductor of everything that writes to the log.
+/// Runs every step that writes to the log.
 pub(crate) struct SpaceControl {
     pub(super) superblock: Arc<Superblock>,
     pub(super) metadata: Arc<MetadataStore>,
@@ -56,7 +56,7 @@ pub(super) struct Limits {
     pub(super) yield_cleaning: bool,
 }
 
-/// Components that space control conducts or looks at.
+/// Components that space control runs or reads.
 pub(crate) struct SpaceControlParts {
     pub(crate) superblock: Arc<Superblock>,
     pub(crate) behaviour: Arc<dyn LayoutBehaviour>,
@@ -104,13 +104,14 @@ impl SpaceControl {
         }
     }
 
-    /// Returns how full the volume is, and will be once the dirty data is committed. Looks at every dirty file.
+    /// Returns the space of the volume as it will be once the dirty data is committed. Looks at
+    /// every dirty file.
     pub(crate) fn space(&self) -> Space {
         self.space_beside(Outlook::of_all(&self.dirty, &self.metadata).blocks())
     }
 
-    /// Returns how full the volume is if every dirty block takes a new block, without a look at each dirty file: at
-    /// least as much is available.
+    /// Returns the space of the volume if every dirty block takes a new block: a lower bound that
+    /// needs no look at each dirty file.
     pub(crate) fn certain_space(&self) -> Space {
         self.space_beside(self.dirty.block_count() as u64)
     }
@@ -225,7 +226,7 @@ impl SpaceControl {
             (metadata.usage.clean_count(), metadata.usage.releasable_count())
         };
         let (before, drained) = counts();
-        // The first batch may have to encode what drained the segments.
+        // The first batch may have to encode the changes that drained the segments.
         for _ in 0..2 {
             if counts().0 > before || drained == 0 {
                 break;
@@ -249,8 +250,9 @@ impl SpaceControl {
         Ok(!metadata.usage.has_pending_frees())
     }
 
-    /// Makes segments Clean for a thread that cannot go on without: by release, by cleaning, and by a checkpoint where
-    /// nothing less helps. Returns whether more segments are Clean than before.
+    /// Makes segments Clean for a thread that cannot continue without them: by release, by
+    /// cleaning, and by a checkpoint where nothing less helps. Returns whether more segments are
+    /// Clean than before.
     pub(crate) fn reclaim(&self, log: &mut LogState) -> StepResult<bool> {
         self.counters.stalls.fetch_add(1, Ordering::Relaxed);
         let clean = || self.metadata.read().usage.clean_count();
@@ -275,9 +277,9 @@ impl SpaceControl {
         }
     }
 
-    /// Cleans the emptiest segments until `enough` segments are reclaimable, while there is space to clean into.
-    /// Returns whether any segment was cleaned. Once a round brings no more room, or from the first on with
-    /// `is_stalling`, a round goes where open segments have room.
+    /// Cleans the emptiest segments until `enough` segments are reclaimable, while there is space
+    /// to clean into. Returns whether any segment was cleaned. Once a round gains no room, or from
+    /// the first round on with `is_stalling`, rounds merge groups to use the room in open segments.
     fn clean_until_reclaimable(
         &self,
         log: &mut LogState,
@@ -302,8 +304,8 @@ impl SpaceControl {
         Ok(has_cleaned)
     }
 
-    /// Commits the blocks of a cleaning round; returns whether another round is worthwhile. If that fails, the
-    /// victims stay as they are, and other rounds may take them.
+    /// Commits the blocks of a cleaning round; returns whether another round is worthwhile. If the
+    /// commit fails, the victims stay as they are, and other rounds may take them.
     pub(super) fn commit_round(
         &self,
         log: &mut LogState,

@@ -1,8 +1,9 @@
 //! Outlook: the space that dirty data will take once it is committed.
 //!
-//! Admission counts every dirty block as a new block, which is certain and costs no look at the tree. Most dirty
-//! blocks of small files take far less, because their content goes into a tree item, and a block that replaces another
-//! takes nothing in the end. The outlook looks at every dirty file, for `statfs` and before a writer is refused.
+//! Admission counts every dirty block as a new block, which is certain and costs no look at the
+//! tree. Most dirty blocks of small files take far less, because their content goes into a tree
+//! item, and a block that replaces another block takes no space in the end. The outlook looks at
+//! every dirty file, for `statfs` and before a writer is refused.
 
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -26,17 +27,17 @@ const RUN_BYTES: u64 = 32;
 /// Bytes of a mapping in a run.
 const MAPPING_BYTES: u64 = 16;
 
-/// Files looked at under one hold of the metadata lock.
+/// Number of files that are examined under one hold of the metadata lock.
 const FILES_PER_HOLD: usize = 256;
 
 /// Space that dirty data will take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outlook {
-    /// Dirty blocks, as admission counts them.
+    /// Number of dirty blocks, as admission counts them.
     pub(super) dirty_blocks: u64,
-    /// Blocks that will have an address of their own.
+    /// Number of blocks that will have an address of their own.
     data_blocks: u64,
-    /// Bytes that tree items will have in addition: inline content and mappings.
+    /// Number of bytes that tree items will have in addition: inline content and mappings.
     item_bytes: u64,
 }
 
@@ -59,7 +60,8 @@ impl Outlook {
         all
     }
 
-    /// Returns the files whose commit frees blocks, until it frees `blocks_enough` for admission.
+    /// Returns files whose commit frees blocks for admission, until their commit frees
+    /// `blocks_enough` blocks, and their outlook.
     pub(super) fn worthwhile_files(
         dirty: &DirtyData,
         metadata: &MetadataStore,

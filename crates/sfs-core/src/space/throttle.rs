@@ -1,22 +1,22 @@
 //! Marks at which a writer is slowed down, and the pace of cleaning.
 //!
-//! | mark | consequence for the writer |
+//! | mark | consequence |
 //! |---|---|
-//! | dirty blocks reach half of the write buffer, or its memory 7/8 | it writes an eighth back, unless another thread does so already |
-//! | memory reaches the whole write buffer | it waits for the log, and writes back until less is used, or nothing more can be written |
-//! | memory reaches twice the write buffer | it is refused if writing back fails, unless its file was truncated and waits for its data |
+//! | dirty blocks reach half of the write buffer, or its memory 7/8 | the writer writes an eighth back, unless another thread does so already |
+//! | memory reaches the whole write buffer | the writer waits for the log, and writes back until less memory is used or nothing more can be written |
+//! | memory reaches twice the write buffer | the writer is refused if writing back fails, unless its file was truncated and waits for its data |
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sfs_device::BLOCK_SIZE;
 
-/// Parts of the write buffer, one of which is written back at once.
+/// Divisor of the write buffer: one such part is written back at a time.
 const WRITE_BACK_PARTS: usize = 8;
 
-/// Blocks that a writer may owe before it cleans for them.
+/// Number of blocks, written without cleaning, at which a writer has to clean.
 const CLEAN_DEBT_BLOCKS: u64 = 64;
 
-/// Marks of a write buffer: see the module.
+/// Marks of a write buffer: see the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteBufferMarks {
     budget_bytes: usize,
@@ -28,7 +28,8 @@ impl WriteBufferMarks {
         Self { budget_bytes }
     }
 
-    /// Returns whether data should be written back: `dirty_blocks` wait, in `memory_bytes` of memory.
+    /// Returns whether data should be written back if `dirty_blocks` blocks are dirty and dirty
+    /// data takes `memory_bytes` bytes.
     pub(super) fn is_high(self, dirty_blocks: usize, memory_bytes: usize) -> bool {
         let budget = self.budget_bytes;
         dirty_blocks * BLOCK_SIZE >= budget / 2
@@ -45,7 +46,7 @@ impl WriteBufferMarks {
         memory_bytes >= 2 * self.budget_bytes
     }
 
-    /// Returns the number of blocks to write back at once.
+    /// Returns the number of blocks to write back at a time.
     pub(super) fn write_back_blocks(self) -> usize {
         (self.budget_bytes / WRITE_BACK_PARTS / BLOCK_SIZE).max(1)
     }
@@ -58,7 +59,7 @@ pub(super) struct CleaningPace {
     requests: AtomicU64,
     /// Value of `requests` when the background last looked.
     seen_requests: AtomicU64,
-    /// Blocks written that no cleaning was done for.
+    /// Number of blocks written for which no cleaning was done.
     debt_blocks: AtomicU64,
 }
 

@@ -14,7 +14,7 @@ use crate::reserves::{COMMIT_SEGMENTS, cleaning_segments};
 use crate::writeback::{CheckpointReason, Selection, StepError};
 use crate::{Error, Result};
 
-/// Commits by which one request tries to make room for itself.
+/// Maximum number of commits by which one request tries to make room for itself.
 const COMMITS_MAX: usize = 4;
 
 impl SpaceControl {
@@ -46,9 +46,10 @@ impl SpaceControl {
         }
     }
 
-    /// Does one step towards space for `blocks`, cheapest first: deletes a part of an orphan, makes frees in place
-    /// durable, or commits dirty data that takes less space afterwards. Returns `false` if nothing helps. Removed nodes
-    /// need no step here: admission counts them as free, and [`SpaceControl::reclaim`] writes the checkpoint for it.
+    /// Does one step towards space for `blocks`, cheapest first: deletes a part of an orphan, makes
+    /// frees in place durable, or commits dirty data that takes less space afterwards. Returns
+    /// `false` if nothing helps. Removed nodes need no step here: admission counts them as free,
+    /// and [`SpaceControl::reclaim`] writes the checkpoint for them.
     fn make_room(&self, blocks: u64, commits_left: &mut usize) -> Result<bool> {
         // Step by step: a writer that needs one block does not wait until all orphans are deleted.
         if self.delete_orphan_step()? {
@@ -83,7 +84,8 @@ impl SpaceControl {
         self.admission.admit_without_blocks()
     }
 
-    /// Begins to delete a file without name and references; the rest, and what fails, is left to the background.
+    /// Begins to delete a file without name and references. The background continues, also after a
+    /// failure.
     pub(crate) fn begin_deletion(&self, ino: u64) {
         match self.before_change() {
             Ok(()) => self.orphans.begin(ino),
@@ -101,8 +103,8 @@ impl SpaceControl {
         self.orphans.is_orphan(ino)
     }
 
-    /// Deletes a part of one orphan; returns whether there was one. After an error the orphan is left to the next
-    /// mount, so callers that go on after errors come to an end.
+    /// Deletes a part of one orphan; returns whether there was one. After an error the orphan is
+    /// left to the next mount, so callers that continue after errors terminate.
     pub(crate) fn delete_orphan_step(&self) -> Result<bool> {
         let Some(ino) = self.orphans.take() else { return Ok(false) };
         self.before_change()?;
@@ -181,13 +183,14 @@ impl SpaceControl {
         };
         match outcome {
             Err(StepError::Failed(error)) if self.health.has_stopped() => Err(error),
-            // An error in blocks of other files does not keep this one from being written.
+            // An error in blocks of other files does not prevent this write.
             _ => Ok(()),
         }
     }
 
-    /// Makes room before metadata is changed: writes back when too much has changed for memory or for one delta, and
-    /// reclaims when segments are short. Every change of metadata by a user goes through here first.
+    /// Makes room before metadata is changed: writes back when too much has changed for memory or
+    /// for one delta, and reclaims when segments are short. Every change of metadata by a user
+    /// calls this function first.
     pub(crate) fn before_change(&self) -> Result<()> {
         self.health.check_writable()?;
         let (changes, dirty_nodes) = {
@@ -218,8 +221,8 @@ impl SpaceControl {
         }
     }
 
-    /// Reclaims before more nodes are dirty than a checkpoint could write. A thread that holds the log is not
-    /// waited for, unless the reserve is used up.
+    /// Reclaims before more nodes are dirty than a checkpoint could write. Does not wait for a
+    /// thread that holds the log, unless the reserve is used up.
     fn keep_reserve(&self) -> Result<()> {
         let (is_low, is_used_up) = {
             let metadata = self.metadata.read();
@@ -236,8 +239,9 @@ impl SpaceControl {
         ignore_shortage(self.reclaim(&mut log).map(drop))
     }
 
-    /// Commits everything and writes the last checkpoint before an unmount. Damage in some files keeps no other
-    /// file from being written; nodes that the device fails to read are tried often enough.
+    /// Commits everything and writes the last checkpoint before an unmount. Damage in some files
+    /// keeps no other file from being written; nodes that the device fails to read are read again
+    /// often enough.
     pub(crate) fn commit_for_unmount(&self, log: &mut LogState) -> Result<()> {
         // Each dirty file may need two nodes: a leaf and its parent.
         let nodes = 1 + 2 * self.dirty.file_count();

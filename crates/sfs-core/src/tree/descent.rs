@@ -12,7 +12,7 @@ pub(super) struct DescentPath<'a> {
     pub(super) level: u8,
     /// Entry that leads to the node; `None` for the root.
     entry: Option<&'a ChildEntry>,
-    /// Entry after that one, in the same node or the nearest node above.
+    /// Entry after `entry`, in the same node or the nearest node above.
     next: Option<&'a ChildEntry>,
 }
 

@@ -65,13 +65,15 @@ impl Tree {
         Ok(true)
     }
 
-    /// Removes empty leaves; to be called after a set of changes. Within the set they stay: the leaf that takes over
-    /// their keys may not be in memory, and a prepared key has to stay prepared.
+    /// Removes empty leaves; to be called after a set of changes. Within the set, empty leaves
+    /// stay: the leaf that takes over their keys may not be in memory, and a prepared key has to
+    /// stay prepared.
     pub fn prune(&mut self) {
         for key in std::mem::take(&mut self.emptied) {
             let Ok((path, leaf)) = self.path_to(&key) else { continue };
             let number = path[leaf].number;
-            // If the leaf was removed already, its key leads to another leaf, which has items or waits, too.
+            // If the leaf was removed already, its key leads to another leaf, which has items or
+            // waits to be removed, too.
             if leaf > 0 && self.cache.node(number).len() == 0 {
                 self.shrink(&path);
             }

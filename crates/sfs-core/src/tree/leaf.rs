@@ -180,8 +180,8 @@ impl Node {
         right
     }
 
-    /// Returns how many of the items, with a new one of `new_len` bytes at `index`, are nearest to half of the bytes;
-    /// at least one, and not all.
+    /// Returns the number of first items, with a new one of `new_len` bytes at `index`, whose bytes
+    /// are nearest to half of all bytes; at least one, and not all.
     fn middle(&self, index: usize, new_len: usize) -> usize {
         let total = self.used_len() + new_len;
         let mut lens: Vec<usize> = self.slots().iter().map(Slot::item_len).collect();

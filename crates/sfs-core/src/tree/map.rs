@@ -8,9 +8,9 @@ use crate::format::{Key, NodePointer};
 
 /// Tree of items by key. Many threads may search the tree at once.
 ///
-/// The keys below an entry of an inner node are not below the entry's key, and below the key of the next entry. The
-/// first entry of a node also routes the keys below its own; a put of such a key lowers the entry's key. Only a
-/// root may be empty, and leaves that wait for [`Tree::prune`].
+/// The keys below an entry of an inner node are not below the entry's key, and are below the key of
+/// the next entry. The first entry of a node also routes the keys below its own; a put of such a
+/// key lowers the entry's key. Only a root, and leaves that wait for [`Tree::prune`], may be empty.
 ///
 /// A lookup follows an entry to a clean node only if the node's keys satisfy this rule. The ranges of two
 /// entries share no keys, so at most one path leads to each node in memory, in a forged tree too.
@@ -41,8 +41,8 @@ impl Tree {
         Self { root, level, cache: NodeCache::default(), emptied: Vec::new() }
     }
 
-    /// Adds the node that was missing. No effect if another thread has added it or the tree has dropped its
-    /// address.
+    /// Adds the node that was missing. Has no effect if another thread has added the node or the
+    /// tree has dropped its address.
     ///
     /// # Panics
     ///
@@ -60,9 +60,9 @@ impl Tree {
         Ok(leaf.find(key).ok().map(|index| leaf.value(index)))
     }
 
-    /// Checks that every node that `put`, `remove` and `get_mut` of `key` need is in memory. Then these methods cannot
-    /// return [`NodeNotCached`] before the next [`Tree::prune`], [`Tree::evict`] or [`Tree::insert`], whatever else is
-    /// put and removed.
+    /// Checks that every node that `put`, `remove` and `get_mut` of `key` need is in memory. Then
+    /// these methods cannot return [`NodeNotCached`] before the next [`Tree::prune`],
+    /// [`Tree::evict`] or [`Tree::insert`], whatever other items are put and removed.
     pub fn prepare(&self, key: &Key) -> Result<(), NodeNotCached> {
         self.leaf_of(key).map(|_| ())
     }

@@ -11,11 +11,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::Keys;
 use crate::format::{Key, NodeHeader, NodePointer};
 
-/// Bytes of a node for its items.
+/// Number of bytes of a node for its items.
 pub(super) const ROOM: usize = BLOCK_SIZE - NodeHeader::LEN;
 
-/// Maximum bytes of items in a merged node. The limit is below a full node, so that a merge is not followed
-/// by a split.
+/// Maximum number of bytes of items in a merged node. The limit is below a full node, so that a
+/// merge is not followed by a split.
 pub(super) const MERGED_LEN_MAX: usize = ROOM * 7 / 10;
 
 /// An item in a leaf.
@@ -37,7 +37,7 @@ pub(super) struct ChildEntry {
 
 /// A node in memory. The header in `bytes` is written by [`Node::seal`] only.
 pub(super) struct Node {
-    /// No `Block`: its alignment would double the memory.
+    /// Not a `Block`, whose alignment would double the memory.
     pub(super) bytes: Box<[u8; BLOCK_SIZE]>,
     /// Checksum in the pointer to the node; 0 while dirty.
     pub(super) checksum: u32,
@@ -45,7 +45,7 @@ pub(super) struct Node {
     pub(super) item_count: u16,
     /// Leaf: lowest offset of a value.
     pub(super) values_start: u16,
-    /// Leaf: bytes of all values.
+    /// Leaf: number of bytes of all values.
     pub(super) values_len: u16,
     /// Level: 0 for a leaf.
     pub(super) level: u8,
@@ -86,7 +86,7 @@ impl Node {
         }
     }
 
-    /// Copies the first and last key to `bounds`; they do not change while the node is clean.
+    /// Copies the first and last key to `bounds`; these keys do not change while the node is clean.
     pub(super) fn note_bounds(&mut self) {
         if let (Some(first), Some(last)) = (self.first_key(), self.last_key()) {
             self.bounds = [first.encode(), last.encode()];
@@ -106,7 +106,7 @@ impl Node {
         usize::from(self.item_count)
     }
 
-    /// Returns the bytes of the items, at most [`ROOM`].
+    /// Returns the number of bytes of the items, at most [`ROOM`].
     pub(super) fn used_len(&self) -> usize {
         match self.level {
             0 => self.len() * size_of::<Slot>() + usize::from(self.values_len),
@@ -190,8 +190,8 @@ const FITS: &str = "the items of a node are inside it";
 
 /// Returns the number of first `items` for which `is_passed` holds.
 ///
-/// The search branches, unlike `partition_point`. A lookup is bound by memory latency, and a processor that predicts
-/// the branch loads the next item before this one has arrived.
+/// The search branches, unlike `partition_point`. A lookup is bound by memory latency, and a
+/// processor that predicts the branch loads the next item before the current item has arrived.
 pub(super) fn count_first<T>(items: &[T], is_passed: impl Fn(&T) -> bool) -> usize {
     let (mut start, mut end) = (0, items.len());
     while start < end {

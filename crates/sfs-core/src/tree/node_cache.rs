@@ -1,8 +1,8 @@
 //! The cache of nodes in memory, clean and dirty, and the addresses that dirty nodes have left.
 //!
-//! A clean node is stored under its address, a dirty one under a number with the highest bit set. A node is found
-//! only through a pointer with its checksum that leads to its keys, so a late or forged node counts as missing.
-//! Eviction goes by the clock algorithm.
+//! A clean node is stored under its address, a dirty one under a number with the highest bit set. A
+//! node is found only through a pointer with its checksum that leads to its keys, so a late or
+//! forged node counts as missing. Eviction uses the clock algorithm.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ pub(super) fn is_on_device(address: u64) -> bool {
     address != 0 && !is_dirty(address)
 }
 
-/// The cache; see the module.
+/// The cache of nodes; see the module documentation.
 #[derive(Default)]
 pub(super) struct NodeCache {
     nodes: FxHashMap<u64, Node>,
@@ -80,8 +80,9 @@ impl NodeCache {
                 node.mark_used();
                 Ok(node)
             }
-            // The tree has taken the node from this address. In a forged tree another entry may lead to the same
-            // address. The node must not come back through it, or a caller that removes items would never end.
+            // The tree has taken the node from this address. In a forged tree another entry may
+            // lead to the same address. The node must not come back through that entry, or a caller
+            // that removes items would never terminate.
             _ if self.old_addresses.contains(&pointer.address) => {
                 Err(NodeNotCached { pointer, level, keys: Some(Keys::NONE) })
             }
@@ -185,7 +186,8 @@ impl NodeCache {
     }
 }
 
-/// Addresses beyond twice the cached nodes that the clock queue may hold before it is compacted.
+/// Number of addresses that the clock queue may hold beyond twice the number of cached nodes before
+/// the queue is compacted.
 const CLOCK_SLACK: usize = 64;
 
 /// Panic message for a node that must be in memory.

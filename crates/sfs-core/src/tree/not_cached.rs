@@ -3,9 +3,9 @@
 use super::keys::Keys;
 use crate::format::{Key, NodePointer};
 
-/// A node that is needed and not in memory. The caller reads the node without holding a lock, verifies it with
-/// [`VerifiedNode::decode`](super::VerifiedNode::decode), gives it with [`Tree::insert`](super::Tree::insert), and
-/// tries again.
+/// A node that is needed and not in memory. The caller reads the node without holding a lock,
+/// verifies it with [`VerifiedNode::decode`](super::VerifiedNode::decode), inserts it with
+/// [`Tree::insert`](super::Tree::insert), and tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeNotCached {
     /// Address and checksum.

@@ -1,8 +1,8 @@
 //! Searches by key order: the first item from a key on, the last before a key, and ranges.
 //!
-//! A search ends, and finds what [`Tree::get`] finds for the same key, however the tree was forged. Between two
-//! write-outs no node comes back that the tree has changed or removed. So a caller that removes the found item and
-//! searches again comes to an end, too.
+//! A search terminates, and finds the same items as [`Tree::get`], however the tree was forged.
+//! Between two write-outs no node comes back that the tree has changed or removed. So a caller that
+//! removes the found item and searches again terminates, too.
 
 use std::ops::{Bound, RangeBounds};
 

@@ -38,8 +38,7 @@ impl VerifiedNode {
     /// # Errors
     ///
     /// [`CorruptionKind::Value`] for a wrong level, kind or child, `Length` for a count or value
-    /// out of range, `Order` also for keys outside the range, and those of
-    /// [`NodeHeader::verify`].
+    /// out of range, `Order` also for keys outside the range, and errors of [`NodeHeader::verify`].
     pub fn decode(
         bytes: impl Borrow<Block>,
         volume: u64,

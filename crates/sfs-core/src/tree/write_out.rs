@@ -30,8 +30,9 @@ struct Writer<F> {
 }
 
 impl Tree {
-    /// Gives every dirty node a new address, seals it, and makes it clean. Afterwards no node is dirty and
-    /// [`Tree::old_addresses`] is empty; a caller that needs these calls it before.
+    /// Gives every dirty node a new address, seals it, and makes it clean. Afterwards no node is
+    /// dirty and [`Tree::old_addresses`] is empty; a caller that needs the old addresses reads them
+    /// before.
     ///
     /// `address` is called once for each dirty node, children before parents, and returns block addresses that no
     /// node of the tree has.

@@ -20,12 +20,12 @@ const S_IXGRP: u32 = 0o0010;
 const CAPABILITY: &[u8] = b"security.capability";
 
 impl Volume {
-    /// Returns the attributes of `ino`, with the pending ones.
+    /// Returns the attributes of `ino`, including pending attributes.
     pub fn attributes(&self, ino: u64) -> Result<Inode> {
         self.metadata.read_txn(|txn| self.inode_of(txn, ino))
     }
 
-    /// Returns the attributes of `ino` in the transaction, with the pending ones.
+    /// Returns the attributes of `ino` in the transaction, including pending attributes.
     pub(super) fn inode_of(
         &self,
         txn: &Txn<'_>,
@@ -102,13 +102,14 @@ impl Volume {
     }
 }
 
-/// Returns `mode` without its privileges. sgid without group execution is none, and stays.
+/// Returns `mode` without its privileges. sgid without group execution is no privilege, and stays.
 fn without_privileges(mode: u32) -> u32 {
     let sgid = if mode & S_IXGRP != 0 { S_ISGID } else { 0 };
     mode & !(S_ISUID | sgid)
 }
 
-/// Applies `changes` to `inode`, but for the length. `Invalid` if a time has a billion nanoseconds or more.
+/// Applies `changes` to `inode`, except the length. Fails with `Invalid` if a time has a billion
+/// nanoseconds or more.
 fn change(inode: &mut Inode, changes: &AttributeChanges, caller: &Caller) -> Result<()> {
     if let Some(mode) = changes.mode {
         inode.mode = inode.mode & !0o7777 | mode & 0o7777;

@@ -11,8 +11,9 @@ use crate::metadata::{Metadata, MetadataError};
 use crate::request::{Discrepancy, SegmentSums};
 
 impl Volume {
-    /// Recounts the live blocks of every segment, and returns the segments for which the usage table has other sums.
-    /// The whole tree is in memory during the recount. `Corrupt` if the usage table contradicts itself.
+    /// Recounts the live blocks of every segment, and returns the segments for which the usage
+    /// table has other sums. The whole tree is in memory during the recount. Fails with `Corrupt`
+    /// if the usage table contradicts itself, or if the known number of files is wrong.
     pub fn audit(&self) -> Result<Vec<Discrepancy>> {
         let _log = self.log.lock();
         let _pin = self.metadata.pin_nodes();
@@ -106,7 +107,7 @@ mod tests {
         assert!(matches!(outcome, Err(Error::Corrupt(found)) if found == expected), "{outcome:?}");
     }
 
-    /// The recount of a large tree takes long, and a file is read meanwhile.
+    /// The recount of a large tree takes long, so readers must not wait for it.
     #[test]
     fn an_audit_does_not_exclude_readers() {
         let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));

@@ -1,4 +1,4 @@
-//! Tests of cleaning rounds: those that end early, and the dirty nodes that rounds cause.
+//! Tests of cleaning rounds: rounds that end early, and the dirty nodes that rounds cause.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn cleaner_of(volume: &Volume) -> Cleaner {
     Cleaner::new(parts, options.write_buffer, options.cache)
 }
 
-/// Blocks of a segment that takes more than one step to read.
+/// Number of blocks of a segment that takes more than one step to read.
 const LARGE_SEGMENT_BLOCKS: u64 = 512;
 
 /// Returns a new volume with large segments, on a device with room for `segments` of them.
@@ -57,8 +57,9 @@ fn with_large_segments() -> Volume {
     volume
 }
 
-/// Regression: a round that ended while its last victim was being read, because cleaning was not urgent any more, counted
-/// that victim as emptied. The second time this was reported as damage of the log.
+/// Regression: a round that ended while its last victim was being read, because cleaning was not
+/// urgent any more, counted that victim as emptied. The second time, the victim was reported as
+/// damage of the log.
 #[test]
 fn a_victim_that_was_read_in_part_is_not_taken_for_damaged() {
     let volume = with_large_segments();
@@ -77,13 +78,14 @@ fn a_victim_that_was_read_in_part_is_not_taken_for_damaged() {
     assert_eq!(volume.counters().segments_cleaned, 0);
 }
 
-/// Blocks of a device with room for the files.
+/// Number of blocks of a device with room for the files.
 const BLOCKS: u64 = 64 << 8;
 
-/// Files of 1000 bytes: their nodes fill segments of 32 blocks.
+/// Number of files of 1000 bytes; their nodes fill segments of 32 blocks.
 const FILES: usize = 8000;
 
-/// Dirty nodes that cleaning may cause with the smallest cache, and those of one more victim with their parents.
+/// Number of dirty nodes that cleaning may cause with the smallest cache, and the nodes of one more
+/// victim with their parents.
 const DIRTY_NODES_MAX: usize = 512 + 2 * 32;
 
 /// Makes files whose nodes fill many segments, and deletes a quarter.
@@ -102,11 +104,11 @@ fn fill_with_nodes(volume: &Volume) {
     }
 }
 
-/// Nodes of the smallest cache beside dirty ones.
+/// Number of clean nodes that the smallest cache holds beside the dirty nodes.
 const CLEAN_NODES_MAX: usize = 128;
 
-/// Regression: the nodes of a whole segment became dirty beyond what the cache holds, and the nodes that cleaning had
-/// read stayed in memory until another operation read some.
+/// Regression: the nodes of a whole segment became dirty beyond the limit of the cache, and the
+/// nodes that cleaning had read stayed in memory until another operation read nodes.
 #[test]
 fn a_victim_with_many_nodes_waits_for_a_checkpoint() {
     let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
@@ -131,7 +133,8 @@ fn a_victim_with_many_nodes_waits_for_a_checkpoint() {
     assert!(has_waited && volume.counters().segments_cleaned > 1, "{:?}", volume.counters());
 }
 
-/// Regression: cleaning segments of metadata made any number of nodes dirty: ten times what the cache may hold.
+/// Regression: cleaning segments of metadata made any number of nodes dirty: ten times as many as
+/// the cache may hold.
 #[test]
 fn cleaning_makes_no_more_nodes_dirty_than_the_cache_holds() {
     let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
@@ -154,7 +157,7 @@ fn cleaning_makes_no_more_nodes_dirty_than_the_cache_holds() {
     assert_eq!(volume.audit().expect("an audit"), []);
 }
 
-/// Seconds that a volume gets to come to rest, and for which it is watched then.
+/// Time, in seconds, in which the volume must be at rest; before its start, the volume may settle.
 const REST_SECS: std::ops::Range<i64> = 120..720;
 
 /// Regression: while victims waited for a checkpoint, cleaning that gains nothing was not recorded as futile. A volume at
@@ -197,7 +200,7 @@ fn cleaning_ends_on_a_volume_at_rest() {
     assert!(cleaned < 8, "{cleaned} segments cleaned, {} MiB written", bytes >> 20);
 }
 
-/// Segments of a volume that does not score all of them for each victim.
+/// Number of segments of a volume that does not score all of them for each victim.
 const MANY_SEGMENTS: u64 = 1200;
 
 /// The scores that the metadata keeps follow every death, seal and release of a mounted volume.
@@ -233,7 +236,8 @@ fn the_victim_among_many_segments_is_that_of_a_full_scan() {
     assert!(cleaned > 50, "{cleaned} segments cleaned");
 }
 
-/// Groups of the grouping policy in which each write moves a block up one group.
+/// Number of groups that the options request; the policy, in which each write moves a block up one
+/// group, has at most [`GROUPS_MAX`](crate::policy::GROUPS_MAX).
 const DAC_GROUPS: u8 = 32;
 
 /// Returns a volume of `segments` large segments, `full` of which are full of the blocks of a file, and that file. The
@@ -290,8 +294,8 @@ fn the_background_cleans_garbage_beside_full_segments_of_a_higher_score() {
     assert!(written / 8 < moved && moved < written / 2, "{moved} bytes moved, {written} written");
 }
 
-/// Regression: a choice that found nothing worth cleaning while enough segments were Clean kept a volume that had become
-/// short of them from cleaning.
+/// Regression: a choice that found nothing worth cleaning while enough segments were Clean kept a
+/// volume that had become short of Clean segments from cleaning.
 #[test]
 fn victims_that_are_not_worthwhile_at_rest_are_cleaned_when_segments_are_short() {
     let (volume, file) = with_full_segments((100, 161), ("dac", "greedy"));
@@ -318,7 +322,7 @@ fn victims_that_are_not_worthwhile_at_rest_are_cleaned_when_segments_are_short()
     let before = volume.counters().segments_cleaned;
     work(&volume);
     let cleaned = volume.counters().segments_cleaned - before;
-    assert!(cleaned > 0, "{before} segments cleaned before they were short, none after");
+    assert!(cleaned > 0, "{before} segments cleaned before Clean segments were short, none after");
 }
 
 /// Regression: a commit that was short of Clean segments wrote blocks of all groups to one open segment, although Drained

@@ -29,8 +29,8 @@ const COOKIE_DOT_DOT: u64 = 2;
 /// Bytes of an entry's value before the name: inode number and kind.
 const PREFIX_LEN: usize = 9;
 
-/// Entries that a listing copies from the tree under one hold of the lock. Only the caller knows when its buffer
-/// is full, so some of the last copied entries may not be used.
+/// Number of entries that a listing copies from the tree under one hold of the lock. Only the
+/// caller knows when its buffer is full, so some of the last copied entries may not be used.
 const ENTRIES_PER_STEP: usize = 16;
 
 /// Initial capacity for each name of a copy, in bytes.
@@ -66,7 +66,8 @@ pub(crate) struct FoundEntry {
     pub(crate) cookie: u64,
 }
 
-/// Checks that a new entry may be called `name`. `Exists` for "." and "..", which every directory has.
+/// Checks that a new entry may be called `name`. Fails with `Exists` for "." and "..", which every
+/// directory has.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     match name {
         b"" => Err(Error::NotFound),
@@ -170,11 +171,12 @@ struct CopiedEntry {
 }
 
 impl Volume {
-    /// Calls `each` for the entries of directory `ino` after `cookie` until it returns false. At 0 the listing starts
-    /// with "." and "..". An entry for which `each` returns false counts as not listed. `with_attributes` adds the
-    /// attributes of each file, and takes a reference to each that is listed; "." and ".." have neither. An error after
-    /// a reference was taken ends the listing early instead, so that the caller learns of each reference; the next
-    /// call, after the last entry listed, returns the error.
+    /// Calls `each` for the entries of directory `ino` after `cookie` until `each` returns `false`.
+    /// At 0 the listing starts with "." and "..". An entry for which `each` returns `false` counts
+    /// as not listed. `with_attributes` adds the attributes of each file, and takes a reference to
+    /// each listed file; "." and ".." have neither. After a reference was taken, an error only ends
+    /// the listing early, so that the caller learns of every reference; the next call, which
+    /// continues after the last listed entry, returns the error.
     pub fn read_directory(
         &self,
         ino: u64,
@@ -252,7 +254,8 @@ impl Volume {
             let (name_len, cookie) = (name.len(), key.offset);
             entries.push(CopiedEntry { ino, kind, name_len, cookie, inode });
         }
-        // The metadata's lock is held: no thread can delete one of the files before this.
+        // The metadata lock is held: no thread can delete one of the files before the references
+        // are taken.
         if with_attributes {
             entries.iter().for_each(|entry| self.inodes.refer(entry.ino));
         }

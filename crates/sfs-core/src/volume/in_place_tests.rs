@@ -1,4 +1,4 @@
-//! Counterexamples of data in place that need private access: each once failed.
+//! Regression tests of data in place that need access to private items.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ fn byte(volume: &Volume, ino: u64, at: u64) -> u8 {
     volume.read(ino, at, 1).expect("the block is read").as_bytes()[0]
 }
 
-/// A checkpoint that lacks a node builds what has to go ahead of it once more; both batches overwrite one
-/// block where it is. When the first has been written the second still waits.
+/// A checkpoint that lacks a node builds the batch before it once more; both batches overwrite one
+/// block in place. When the first batch has been written, the second still waits.
 #[test]
 fn a_block_built_twice_is_read_as_it_is() {
     let (_, volume) = new_placed(DataLayout::GreedySpace);
@@ -46,7 +46,7 @@ fn a_block_built_twice_is_read_as_it_is() {
     };
     let (first, second) = (build(2), build(3));
     volume.log.write_batch(&mut volume.log.lock(), &first.chunks, &first.in_place).expect("RAM");
-    assert_eq!(byte(&volume, file, 0), 3, "the device has what is older");
+    assert_eq!(byte(&volume, file, 0), 3, "the device has the older content");
     volume.write(file, 4000, &[4; 4], Default::default(), &CALLER).expect("a write of a part");
     volume.log.write_batch(&mut volume.log.lock(), &second.chunks, &second.in_place).expect("RAM");
     volume.sync_all().expect("RAM");
@@ -57,7 +57,8 @@ fn a_block_built_twice_is_read_as_it_is() {
     );
 }
 
-/// Mappings of an inode below the first are not looked at by the walk that marks what is taken.
+/// Regression: the walk that marks taken blocks did not visit mappings of inode numbers below the
+/// first file's.
 #[test]
 fn a_block_with_a_hidden_owner_is_refused() {
     let (device, volume) = new_placed(DataLayout::GreedySpace);
@@ -91,7 +92,7 @@ fn a_block_with_a_hidden_owner_is_refused() {
     assert!(matches!(refused, Some(Error::Corrupt(_))), "{refused:?}");
 }
 
-/// A forged delta maps the only block of a segment where it is, and says that the segment is Clean.
+/// A forged delta maps the only block of a segment to its own address, and releases the segment.
 #[test]
 fn a_forged_map_of_what_is_mapped_causes_no_panic() {
     let (device, volume) = new_placed(DataLayout::GreedySpace);
@@ -127,7 +128,7 @@ fn a_forged_map_of_what_is_mapped_causes_no_panic() {
     assert!(matches!(refused, Some(Error::Corrupt(_))), "{refused:?}");
 }
 
-/// A repair moves a block of each of some files: there is room for the tree, however few blocks they are.
+/// A repair that moves one block of each of many files leaves room for the tree.
 #[test]
 fn blocks_moved_by_a_repair_leave_room_for_the_tree() {
     for data_layout in DataLayout::ALL {
@@ -152,7 +153,7 @@ fn blocks_moved_by_a_repair_leave_room_for_the_tree() {
     }
 }
 
-/// A mount for writing reads every mapping, and reports how many it has read.
+/// A mount for writing reads every mapping, and reports the number of blocks found.
 #[test]
 fn an_open_reports_the_blocks_that_it_finds() {
     let (device, volume) = new_placed(DataLayout::GreedySpace);

@@ -10,17 +10,18 @@ use crate::memory::DirtyBuf;
 use crate::request::VolumeOptions;
 use crate::{Error, Volume};
 
-/// Blocks of a device with room for the files.
+/// Number of blocks of a device with room for the files.
 const BLOCKS: u64 = 32 << 8;
 
-/// Files of 1000 bytes: 6000 of them fill about 2000 nodes.
+/// Number of files of 1000 bytes, which fill about 2000 nodes.
 const FILES: usize = 6000;
 
-/// Nodes in memory at most: half of the smallest cache and 256 more may be dirty before a change writes a checkpoint;
-/// clean ones have 128 at least. A commit adds some.
+/// Maximum number of nodes in memory: half of the smallest cache and 256 more nodes may be dirty
+/// before a change writes a checkpoint, and at least 128 nodes may be clean. A commit adds some
+/// nodes.
 const NODES_MAX: usize = 128 + 256 + 128 + 64;
 
-/// Dirty nodes of the smallest cache at which changes wait for a checkpoint.
+/// Number of dirty nodes, with the smallest cache, at which changes wait for a checkpoint.
 const DIRTY_NODES_MAX: usize = 2 * 128 + 256;
 
 fn make_files(volume: &Volume) -> usize {
@@ -45,7 +46,7 @@ fn a_write_without_memory_waits_for_its_own_write_back_and_then_fails() {
     put(&volume, file, 0, 256, 1).expect("there is memory");
     pool.map_nothing(true);
     put(&volume, file, 256, 256, 2).expect("the first write is written back and leaves its memory");
-    // Another user of the pool holds what the next write needs.
+    // Another user of the pool holds the memory that the next write needs.
     volume.sync_all().expect("RAM");
     let held: Vec<_> = std::iter::from_fn(|| DirtyBuf::new(1, &pool)).collect();
     assert!(matches!(put(&volume, file, 0, 1, 3), Err(Error::NoMemory)));
@@ -57,7 +58,8 @@ fn a_write_without_memory_waits_for_its_own_write_back_and_then_fails() {
     assert_eq!(read(0), 3);
 }
 
-/// Regression: nodes that checkpoints wrote out stayed in the cache for ever, unless others were read.
+/// Regression: nodes that checkpoints wrote out stayed in the cache for ever, unless other nodes
+/// were read.
 #[test]
 fn the_node_cache_stays_within_its_budget_while_files_are_made() {
     let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };

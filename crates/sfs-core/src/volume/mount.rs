@@ -22,8 +22,8 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::Error::Corrupt) and [`Incompatible`](crate::Error::Incompatible) for the image,
-    /// [`Invalid`](crate::Error::Invalid) for an unknown policy, and those of the device.
+    /// [`Corrupt`](crate::Error::Corrupt) and [`Incompatible`](crate::Error::Incompatible) for the
+    /// image, [`Invalid`](crate::Error::Invalid) for an unknown policy, and errors of the device.
     pub fn open(device: Arc<dyn Device>, options: VolumeOptions, now: Timestamp) -> Result<Self> {
         Self::open_with_progress(device, options, now, &mut |_| {})
     }
@@ -100,7 +100,7 @@ impl Volume {
         }
     }
 
-    /// Changes metadata, whole or not at all. `logic` may run several times.
+    /// Changes metadata atomically. `logic` may run several times.
     pub(super) fn change<T>(
         &self,
         logic: impl FnMut(&mut Txn<'_>) -> std::result::Result<T, MetadataError>,
@@ -128,12 +128,12 @@ impl Volume {
         self.superblocks.label()
     }
 
-    /// Names the volume, durably.
+    /// Sets the name of the volume, durably.
     ///
     /// # Errors
     ///
-    /// [`ReadOnly`](crate::Error::ReadOnly), or those of the device: the next mount finds the new name or the old
-    /// one. A device error ends writing: a failed flush may have lost other writes.
+    /// [`ReadOnly`](crate::Error::ReadOnly), or errors of the device: the next mount finds the new
+    /// name or the old one. A device error ends writing: a failed flush may have lost other writes.
     pub fn set_label(&self, label: Label) -> Result<()> {
         self.superblocks.set_label(label)
     }
@@ -144,13 +144,14 @@ impl Volume {
         (version < FORMAT_VERSION && !self.options.read_only).then_some(version)
     }
 
-    /// Ends writing, as if a write had failed: the next mount finds what a crash leaves. Memory can still be read.
+    /// Ends writing, as if a write had failed: the next mount finds the state that a crash leaves.
+    /// Data in memory can still be read.
     pub fn shut_down(&self) {
         self.health.shut_down();
     }
 
-    /// Returns whether [`Volume::close`] has written everything that could be written. An error that it returned
-    /// concerns damage then.
+    /// Returns whether [`Volume::close`] has written everything that could be written. In that
+    /// case, an error of [`Volume::close`] concerns damage.
     pub fn is_closed(&self) -> bool {
         self.schedule.is_closed()
     }
@@ -180,7 +181,8 @@ impl Volume {
         self.inodes.referenced_files()
     }
 
-    /// Returns about `count` files that callers refer to, those first that were not looked up for the longest time.
+    /// Returns about `count` files that callers refer to, first the files that were not looked up
+    /// for the longest time.
     pub fn old_references(&self, count: usize) -> Vec<u64> {
         self.inodes.old_references(count)
     }

@@ -7,9 +7,10 @@
 //! To add an operation:
 //! 1. Arguments and results: plain types in `request.rs`, where the existing ones do not suffice.
 //! 2. Rule: a method of [`Volume`] in a file of `volume/`, which changes metadata in one transaction.
-//! 3. Request: a variant in `sfs-fuse/src/operation.rs`, decoded in `sfs-fuse/src/operation/decode.rs`.
-//! 4. Call: an arm of the match in `src/fuse.rs` with its method in `src/fuse/`, and the conversion in
-//!    `src/transport/`.
+//! 3. Request: a variant in `sfs-fuse/src/protocol/fuse_operation.rs`, decoded in `decode.rs` beside
+//!    it.
+//! 4. Call: an arm of the match in `src/fuse/dispatch.rs` with its method in `src/fuse/`, and the
+//!    conversion in `src/transport/fuser_adapter.rs`.
 //! 5. Proof: tests in `tests/model/` here, in `sfs-sim` and in `tests/mount_*`; a paragraph of `docs/SEMANTICS.md`.
 
 use super::Volume;
@@ -44,8 +45,8 @@ impl Volume {
                 }
             };
             let inode = self.inode_of(txn, ino)?;
-            // The metadata's lock is held: no thread can remove the last name, and delete the file, before
-            // this.
+            // The metadata's lock is held: no thread can remove the last name, and delete the file,
+            // before the reference is taken.
             self.inodes.refer(ino);
             Ok(FileEntry { ino, inode })
         })
@@ -102,9 +103,9 @@ impl Volume {
         self.make_referenced(make)
     }
 
-    /// Creates a regular file without a name, with the attributes of a file created in directory `parent`, and
-    /// takes a reference to it. [`Volume::link`] may give the file its first name. A file that is still without
-    /// one when its last reference is dropped is deleted.
+    /// Creates a regular file without a name, with the attributes of a file created in directory
+    /// `parent`, and takes a reference to it. [`Volume::link`] may give the file its first name. A
+    /// file that still has no name when its last reference is dropped is deleted.
     pub fn make_unnamed(&self, parent: u64, mode: u32, caller: &Caller) -> Result<FileEntry> {
         let made = self.make_referenced(|txn| {
             let directory = live_directory(txn, parent)?;
@@ -131,7 +132,7 @@ impl Volume {
         self.change_then(make, |entry| self.inodes.refer(entry.ino))
     }
 
-    /// Creates a file in `parent`. `Exists` if the name is taken.
+    /// Creates a file in `parent`. Fails with `Exists` if the name is taken.
     fn make(
         &self,
         txn: &mut Txn<'_>,
@@ -178,11 +179,12 @@ impl Volume {
         Ok(FileEntry { ino, inode })
     }
 
-    /// Adds a name for `ino`, or its first one after [`Volume::make_unnamed`], and takes a reference to the file.
+    /// Adds a name for `ino`, or its first name after [`Volume::make_unnamed`], and takes a
+    /// reference to the file.
     pub fn link(&self, ino: u64, parent: u64, name: &[u8], caller: &Caller) -> Result<FileEntry> {
         self.space.admit(0)?;
-        // The orphan item of a file without a name does not record how far a truncation has to go, and the
-        // item is deleted below: the truncation is finished first.
+        // The orphan item of a file without a name does not record the extent of a truncation, and
+        // the item is deleted below: the truncation is finished first.
         let unnamed = self.inodes.is_linkable(ino).then(|| self.inodes.get(ino));
         let _io = unnamed.as_ref().map(|handle| handle.io_write());
         if unnamed.is_some() {
@@ -219,7 +221,7 @@ impl Volume {
         })
     }
 
-    /// Removes a name of a file. `IsDirectory` if the name is a directory's.
+    /// Removes a name of a file. Fails with `IsDirectory` if the name is that of a directory.
     pub fn unlink(&self, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
         let gone = self.change(|txn| {
             let found = self.find(txn, parent, name)?;
@@ -237,7 +239,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Removes an empty directory. `NotEmpty` if it has entries.
+    /// Removes an empty directory. Fails with `NotEmpty` if the directory has entries.
     pub fn remove_directory(&self, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
         if name == b"." {
             return Err(Error::Invalid);
@@ -262,7 +264,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns the entry called `name` in `parent`. `NotFound` if there is none.
+    /// Returns the entry called `name` in `parent`. Fails with `NotFound` if there is no such
+    /// entry.
     pub(super) fn find(
         &self,
         txn: &Txn<'_>,
@@ -274,7 +277,8 @@ impl Volume {
     }
 }
 
-/// Counts one name of `ino` less. Returns `ino` if that was the last one: the file is an orphan then.
+/// Decrements the link count of `ino`. Returns `ino` if that was the last name: the file is then an
+/// orphan.
 pub(super) fn uncount_link(
     txn: &mut Txn<'_>,
     ino: u64,
@@ -287,7 +291,8 @@ pub(super) fn uncount_link(
     Ok((inode.links == 0).then(|| orphans::remember(txn, ino)))
 }
 
-/// Makes the directory `ino` an orphan, and returns `ino`. `NotEmpty` if it has entries.
+/// Makes the directory `ino` an orphan, and returns `ino`. Fails with `NotEmpty` if the directory
+/// has entries.
 pub(super) fn orphan_directory(
     txn: &mut Txn<'_>,
     ino: u64,
@@ -303,19 +308,21 @@ pub(super) fn orphan_directory(
     Ok(Some(orphans::remember(txn, ino)))
 }
 
-/// Returns the attributes of `ino`. `NotDirectory` if it is another kind of file.
+/// Returns the attributes of `ino`. Fails with `NotDirectory` if `ino` is another kind of file.
 fn directory_of(txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, MetadataError> {
     let inode = txn.inode(ino)?;
     if inode.kind() == FileKind::Directory { Ok(inode) } else { Err(Error::NotDirectory.into()) }
 }
 
-/// Returns the attributes of the directory `ino`. `NotFound` if it has been removed.
+/// Returns the attributes of the directory `ino`. Fails with `NotFound` if the directory was
+/// removed.
 pub(super) fn live_directory(txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, MetadataError> {
     let inode = directory_of(txn, ino)?;
     if inode.links == 0 { Err(Error::NotFound.into()) } else { Ok(inode) }
 }
 
-/// Counts one link more. `TooManyLinks` at [`LINKS_MAX`], which directories may exceed.
+/// Increments the link count. Fails with `TooManyLinks` at [`LINKS_MAX`], which directories may
+/// exceed.
 pub(super) fn add_link(inode: &mut Inode) -> Result<()> {
     if inode.links >= LINKS_MAX && inode.kind() != FileKind::Directory {
         return Err(Error::TooManyLinks);
@@ -324,7 +331,8 @@ pub(super) fn add_link(inode: &mut Inode) -> Result<()> {
     Ok(())
 }
 
-/// Counts one entry of directory `ino` less. `Corrupt` if the inode counts none, as a forged one may.
+/// Decrements the entry count of directory `ino`. Fails with `Corrupt` if the count is zero, as it
+/// may be in a forged inode.
 pub(super) fn uncount_entry(
     directory: &mut Inode,
     ino: u64,
@@ -334,7 +342,8 @@ pub(super) fn uncount_entry(
     Ok(())
 }
 
-/// Counts one subdirectory of `ino` less. `Corrupt` if that takes one of the directory's own two links.
+/// Subtracts the link of one subdirectory from `ino`. Fails with `Corrupt` if that removes one of
+/// the directory's own two links.
 pub(super) fn uncount_subdirectory(
     directory: &mut Inode,
     ino: u64,

@@ -17,7 +17,8 @@ use crate::metadata::Txn;
 use crate::request::ReadBuffer;
 use crate::{Error, Result};
 
-/// Attempts to read a block whose mapping changes meanwhile; after them its checksum counts as wrong.
+/// Number of attempts to read a block whose mapping changes meanwhile; after the last attempt, the
+/// checksum counts as wrong.
 const ATTEMPTS: usize = 8;
 
 impl Volume {
@@ -126,7 +127,7 @@ impl Volume {
         Err(self.health.counted(damage.into()))
     }
 
-    /// Counts blocks that were wrong `before` and are right now, read from the same address.
+    /// Counts blocks that were wrong `before` and are now right, read from the same address.
     fn note_retries(
         &self,
         before: &[(u32, Mapping)],

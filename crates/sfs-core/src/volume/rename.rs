@@ -16,8 +16,8 @@ use crate::request::{Caller, RenameMode};
 use crate::{Error, Result};
 
 impl Volume {
-    /// Renames an entry as `mode` says. Returns the directories that were renamed: their change time is new, and
-    /// their parent may be.
+    /// Renames an entry as `mode` says. Returns the directories that were renamed: their change
+    /// time is new, and their parent may be new.
     pub fn rename(
         &self,
         parent: u64,
@@ -76,7 +76,8 @@ impl Volume {
                 }
             }
         };
-        // Runs under the transaction's lock: a commit between the two would write the new names without the data.
+        // Runs under the transaction's lock: a commit between the transaction and this step would
+        // write the new names without the data.
         let order = |(moved, ..): &([Option<u64>; 2], _, _)| {
             moved.iter().flatten().for_each(|ino| self.order_with_next_delta(*ino));
         };
@@ -172,7 +173,8 @@ fn reparent(
     Ok(())
 }
 
-/// Removes the entry `to`, whose name `from` gets. Returns the number of its file if that was the last name.
+/// Removes the entry `to`, whose name `from` gets. Returns the inode number of the file of `to` if
+/// that was its last name.
 fn remove_target(
     txn: &mut Txn<'_>,
     from: &FoundEntry,
@@ -197,8 +199,8 @@ fn remove_target(
     uncount_link(txn, to.ino, caller)
 }
 
-/// Returns whether `ino` is `ancestor` or below it. `Corrupt` if the parents form a cycle without `ancestor`, or
-/// one of them does not exist.
+/// Returns whether `ino` is `ancestor` or below it. Fails with `Corrupt` if the parents form a
+/// cycle without `ancestor`, or one of them does not exist.
 fn is_within(
     txn: &Txn<'_>,
     mut ino: u64,

@@ -21,7 +21,8 @@ const SHORT_PAUSES_MAX: u32 = 4;
 /// long run than those of a program that never pauses.
 const SHORT_PAUSE_EVERY_MS: i64 = 5_000;
 
-/// Time after which unused memory is returned to the system. Memory that is needed again sooner would only cost more.
+/// Time after which unused memory is returned to the system. The return of memory that is needed
+/// again sooner would only cost time.
 const RELEASE_MEMORY_MS: i64 = 10_000;
 
 /// Time between two sweeps of the inode table.
@@ -46,7 +47,7 @@ struct Times {
     checkpoint: i64,
     sweep: i64,
     memory_release: i64,
-    /// Commits that followed a short pause and still count, at most [`SHORT_PAUSES_MAX`].
+    /// Number of commits that followed a short pause and still count, at most [`SHORT_PAUSES_MAX`].
     short_pauses: u32,
     /// Time at which one of these commits was last discounted.
     discounted: i64,
@@ -84,9 +85,10 @@ impl Schedule {
         self.is_closed.store(true, Ordering::Release);
     }
 
-    /// Returns whether a commit is due: after `interval`, after a pause in writing, or if the clock was set back.
-    /// Something waits if data or metadata `is_changed`, or if the log `is_unflushed`; `changes` is the number of
-    /// changes so far. With `commits_soon` a short pause suffices, within limits.
+    /// Returns whether a commit is due: after `interval`, after a pause in writing, or if the clock
+    /// was set back. `is_changed` is `true` if data or metadata has to be written, and
+    /// `is_unflushed` if the log has to be flushed; `changes` is the number of changes so far. With
+    /// `commits_soon` a short pause suffices, within limits.
     pub(super) fn is_commit_due(
         &self,
         (is_changed, is_unflushed): (bool, bool),
@@ -116,7 +118,7 @@ impl Schedule {
         is_changed && (is_short || is_long) || has_passed(since, interval) || now < since
     }
 
-    /// Returns the time until the next look whether a commit is due, while something waits.
+    /// Returns the time until the next check for a due commit, while something waits.
     pub(super) fn next_look(&self, commits_soon: bool, now: Timestamp) -> Duration {
         self.times.lock().pause(commits_soon, millis(now)) / 2
     }

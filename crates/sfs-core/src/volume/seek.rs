@@ -13,8 +13,8 @@ use crate::request::Seek;
 use crate::{Error, Result};
 
 impl Volume {
-    /// Returns the offset of the next data or hole of `ino` at or after `offset`. `OutOfRange` if `offset` is not
-    /// before the end of the file, or no data follows it.
+    /// Returns the offset of the next data or hole of `ino` at or after `offset`. Fails with
+    /// `OutOfRange` if `offset` is not before the end of the file, or no data follows it.
     pub fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64> {
         let handle = self.inodes.get(ino);
         let _io = handle.io_read();

@@ -142,7 +142,7 @@ fn small_files_are_committed_in_parts() {
     assert!(failed.is_empty(), "{} of {tried}: {:?}", failed.len(), &failed[..failed.len().min(5)]);
 }
 
-/// Data ordered with the next delta is committed whole if it fits, whatever else is selected.
+/// Data ordered with the next delta is committed whole if it fits, whatever other data is selected.
 #[test]
 fn ordered_data_is_committed_first() {
     let mut split = Vec::new();
@@ -289,7 +289,7 @@ fn files_that_grow_at_the_same_time_are_admitted_one_after_the_other() {
         volume.set_size(&file, 5000).expect("the size was admitted");
         drop((io, first));
         let second = second.join().expect("no panic");
-        assert!(!is_early, "while the first had not grown: {second:?}");
+        assert!(!is_early, "the second file was admitted before the first had grown: {second:?}");
         assert!(matches!(second, Err(Error::NoSpace)), "{second:?}");
     });
 }

@@ -8,13 +8,14 @@ use crate::format::{SegmentState, UsageEntry};
 use crate::request::{GroupStatus, LifetimeTotals, SegmentCounts, Space, Status};
 
 impl Volume {
-    /// Returns how full the volume is, and will be once the dirty data is committed. Looks at every dirty file.
+    /// Returns the space of the volume as it will be once the dirty data is committed. Examines
+    /// every dirty file.
     pub fn space(&self) -> Space {
         self.space.space()
     }
 
-    /// Returns how full the volume is if every dirty block takes a new block. Looks at no file, so it is for callers
-    /// that ask often.
+    /// Returns the space of the volume if every dirty block takes a new block: a lower bound.
+    /// Examines no file, so frequent calls are cheap.
     pub fn certain_space(&self) -> Space {
         self.space.certain_space()
     }
@@ -26,7 +27,7 @@ impl Volume {
         let (segments, groups) =
             (count_segments(entries), count_groups(entries, metadata.grouping.centres()));
         let (grouping, victim) = (metadata.grouping.name(), metadata.victim_policy.name());
-        drop(metadata); // `space` takes this lock itself.
+        drop(metadata); // `space` takes the metadata lock itself.
         Status {
             grouping,
             victim,
@@ -41,8 +42,9 @@ impl Volume {
         }
     }
 
-    /// Returns the totals of all earlier mounts, as the last checkpoint before this mount has them. Waits while the
-    /// log is written, so a caller that must not wait asks when the volume has just been opened.
+    /// Returns the totals of all earlier mounts, from the last checkpoint before this mount. The
+    /// number of mounts includes this mount if it is writable. Waits while the log is written, so a
+    /// caller that must not wait calls this method right after the volume was opened.
     pub fn lifetime_before(&self) -> LifetimeTotals {
         let log = self.log.lock();
         LifetimeTotals {

@@ -1,7 +1,7 @@
 //! Making changes durable: `fsync`, `syncfs`, and the unmount.
 //!
-//! A sync returns after a flush that covers everything before it. Syncs that arrive while one is under way share
-//! the next commit and flush.
+//! A sync returns after a flush that covers everything before it. Syncs that arrive while another
+//! sync is under way share the next commit and flush.
 
 use std::sync::atomic::Ordering;
 
@@ -75,7 +75,7 @@ impl Volume {
         }
     }
 
-    /// Makes `file` durable, or everything, without reporting losses.
+    /// Makes `file`, or every change, durable, without reporting losses.
     pub(super) fn sync_queued(&self, file: Option<u64>) -> Result<()> {
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         let ticket = self.log.syncs.join(file);

@@ -62,7 +62,7 @@ impl Volume {
             txn.put_inode(ino, &inode);
             Ok(!done)
         };
-        // A commit between the two would map blocks beyond the new end.
+        // A commit between the transaction and this step would map blocks beyond the new end.
         self.change_then(logic, |_| self.drop_dirty_beyond(handle, shown, size, keep))
     }
 
@@ -154,6 +154,6 @@ mod tests {
             volume.set_size(&handle, 200 * step).expect("the file grows");
         }
         let read = volume.read(file, 0, 1).expect("the file reads");
-        assert_eq!((inode.blocks, read.as_bytes()), (0, &[0][..]), "blocks, and what a hole reads");
+        assert_eq!((inode.blocks, read.as_bytes()), (0, &[0][..]), "blocks, and content of a hole");
     }
 }

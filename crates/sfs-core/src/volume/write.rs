@@ -1,9 +1,9 @@
 //! Writing file content into the write buffer.
 //!
-//! A write is admitted to the blocks that it needs, merged with the old content of partly written blocks, and
-//! inserted as dirty blocks. Later reads see all of it. Bytes between the old end of a file and a later write are
-//! zero. A refused write changes nothing. Afterwards the writer is throttled if the write buffer or the Clean
-//! segments are short.
+//! A write is admitted to the blocks that it needs, merged with the old content of partly written
+//! blocks, and inserted as dirty blocks. Later reads see the whole write. Bytes between the old end
+//! of a file and a later write are zero. A refused write changes nothing. Afterwards the writer is
+//! throttled if the write buffer or the Clean segments are short.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,11 +24,12 @@ use crate::request::{Caller, WriteMode};
 use crate::space::Admitted;
 use crate::{Error, Result};
 
-/// Bytes of the largest file.
+/// Maximum length of a file, in bytes.
 const FILE_LEN_MAX: u64 = FILE_BLOCKS_MAX * BLOCK_SIZE as u64;
 
-/// Attempts to get memory for a write, and the pause after each.
+/// Number of attempts to get memory for a write.
 const MEMORY_ATTEMPTS: usize = 20;
+/// Pause after each of these attempts.
 const MEMORY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Old content of a block that is changed in part.
@@ -104,7 +105,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes back everything, so that the memory can be used again, and waits for other programs to free some.
+    /// Writes back everything, so that the memory can be used again, and waits for other programs
+    /// to free memory.
     fn free_memory(&self, handle: &InodeState) -> Result<()> {
         // A commit here would make a truncation durable without the data that follows it.
         if !handle.data().awaits_ordered_data() {
@@ -118,7 +120,8 @@ impl Volume {
     fn admit_write(&self, handle: &InodeState, offset: u64, end: u64) -> Result<Admitted<'_>> {
         let first = offset / BLOCK_SIZE as u64;
         let last = (end - 1) / BLOCK_SIZE as u64;
-        // One block more, in case the file leaves its tree item. Usually this succeeds without a look at the tree.
+        // One block more, in case the file leaves its tree item. Usually the admission succeeds
+        // without a look at the tree.
         if let Some(admitted) = self.space.admit_at_once(last - first + 2) {
             return Ok(admitted);
         }
@@ -142,8 +145,8 @@ impl Volume {
         }
     }
 
-    /// Admits a change of the size of `ino` to `size`, until the file has the size: content of the tree item may
-    /// need a block beyond it.
+    /// Admits a change of the size of `ino` to `size`, until the file has the size: content that
+    /// outgrows its tree item needs a block.
     pub(super) fn admit_size(&self, ino: u64, size: u64) -> Result<Option<Admitted<'_>>> {
         let inode = self.attributes(ino)?;
         let outgrows = inode.flags.contains(InodeFlags::INLINE) && size > INLINE_LEN_MAX as u64;
@@ -185,7 +188,7 @@ impl Volume {
                 continue;
             }
             drop(io);
-            // The old content is read while other readers may go on.
+            // The old content is read while other readers may continue.
             let _io = handle.io_read();
             bases = self.read_bases(handle, &partial)?;
         }
@@ -221,7 +224,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes a file longer; returns `false` if it has to be called again.
+    /// Makes a file longer; returns `false` if the caller has to try again.
     fn grow(&self, handle: &Arc<InodeState>, size: u64) -> Result<bool> {
         let inode = self.regular(handle.ino)?;
         // The tail of the last block becomes visible, so it has to be written as zeros.
@@ -359,7 +362,7 @@ impl Volume {
     }
 }
 
-/// Returns whether the content of `ino` is in its tree item exactly if `inode` has it there. Returns `false` if the
+/// Returns whether the tree and `inode` agree about inline content of `ino`. Returns `false` if the
 /// inode is not cached.
 fn is_inline_as_in(meta: &Metadata, ino: u64, inode: &Inode) -> bool {
     let is_inline = |inode: &Inode| inode.flags.contains(InodeFlags::INLINE);

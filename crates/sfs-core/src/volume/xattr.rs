@@ -15,13 +15,13 @@ use crate::metadata::Txn;
 use crate::request::{Caller, XattrMode};
 use crate::{Error, Result};
 
-/// Bytes of one part at most.
+/// Maximum number of bytes of one part.
 const PART_LEN: usize = 1024;
 
 /// Bytes before the name in the first part: length of the name, a reserved byte, length of the value.
 const PREFIX_LEN: usize = 6;
 
-/// Attributes that a listing visits under one hold of the lock.
+/// Number of attributes that a listing visits under one hold of the lock.
 const NAMES_PER_STEP: usize = 64;
 
 /// Limit of the bytes that the names of a file's attributes take together, each with its NUL (the kernel's limit).
@@ -133,8 +133,8 @@ fn has_others(txn: &Txn<'_>, ino: u64, gone: &Key) -> TxnResult<bool> {
     Ok(false)
 }
 
-/// Returns the names of a bounded number of attributes from the key `from` on, and the key to go on from. The values
-/// are skipped: all values of a file together may not fit into memory.
+/// Returns the names of a bounded number of attributes from the key `from` on, and the key to
+/// continue from. The values are skipped: all values of a file together may not fit into memory.
 fn names_from(txn: &Txn<'_>, from: &Key) -> TxnResult<(Vec<u8>, Option<Key>)> {
     let mut names = Vec::new();
     if !txn.inode(from.ino)?.flags.contains(InodeFlags::XATTRS) {
@@ -184,7 +184,8 @@ fn insert(
 }
 
 impl Volume {
-    /// Returns the value of extended attribute `name`. `NoAttribute` if the attribute does not exist.
+    /// Returns the value of extended attribute `name`. Fails with `NoAttribute` if the attribute
+    /// does not exist.
     pub fn xattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
         self.metadata.read_txn(|txn| {
             if !txn.inode(ino)?.flags.contains(InodeFlags::XATTRS) {
@@ -206,8 +207,9 @@ impl Volume {
         Ok(names)
     }
 
-    /// Sets an extended attribute. `Exists` or `NoAttribute` if `mode` forbids it, `OutOfRange` for the length of the
-    /// name, `ValueTooLong` for the value, `NoSpace` also if all names together would exceed the kernel's limit.
+    /// Sets an extended attribute. Fails with `Exists` or `NoAttribute` if `mode` forbids the
+    /// change, `OutOfRange` if the name is empty or too long, `ValueTooLong` if the value is too
+    /// long, and `NoSpace` also if all names together would exceed the kernel's limit.
     pub fn set_xattr(
         &self,
         ino: u64,
@@ -223,7 +225,7 @@ impl Volume {
             return Err(Error::ValueTooLong);
         }
         self.space.admit(0)?;
-        // Two setters do not both find room for their names.
+        // The lock keeps two setters from counting on the same room for their names.
         let file = self.inodes.get(ino);
         let _io = file.io_write();
         let names = self.xattr_names(ino)?;
@@ -247,7 +249,7 @@ impl Volume {
         })
     }
 
-    /// Removes an extended attribute. `NoAttribute` if the attribute does not exist.
+    /// Removes an extended attribute. Fails with `NoAttribute` if the attribute does not exist.
     pub fn remove_xattr(&self, ino: u64, name: &[u8], caller: &Caller) -> Result<()> {
         self.change(|txn| {
             let mut inode = txn.inode(ino)?;

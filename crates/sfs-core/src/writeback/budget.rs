@@ -23,11 +23,12 @@ const CHANGE_LEN_MAX: usize = VALUE_LEN_MAX + 64;
 /// Bytes of one released segment in a delta.
 const RELEASE_LEN: usize = Change::HEADER_LEN + 12;
 
-/// Maximum bytes that one file adds to a delta, besides inline content and bytes appended by a newer program:
-/// the inode, and the frames of both items.
+/// Maximum number of bytes that one file adds to a delta, besides inline content and bytes appended
+/// by a newer program: the inode, and the frames of both items.
 const FILE_CHANGES_LEN_MAX: usize = 256;
 
-/// Returns the segments that a batch with `reserve` leaves Clean when it changes `changed_leaves`.
+/// Returns the number of segments that a batch with `reserve` has to leave Clean when it changes
+/// `changed_leaves` leaves.
 fn reserved_segments(
     layout: &Layout,
     metadata: &Metadata,
@@ -61,8 +62,8 @@ pub(crate) fn spare_blocks(
     behaviour.certain_blocks(layout, metadata, metadata.usage.clean_count().saturating_sub(kept))
 }
 
-/// Returns whether `dirty_blocks` of data in all certainly fit into one batch. Half of the room is left for
-/// metadata that becomes dirty until then.
+/// Returns whether `dirty_blocks` blocks of data in total certainly fit into one batch. Half of the
+/// room is left for metadata that becomes dirty until then.
 pub(super) fn fits_one_batch(
     behaviour: &dyn LayoutBehaviour,
     layout: &Layout,
@@ -76,14 +77,15 @@ pub(super) fn fits_one_batch(
 
 /// Clean segments for a batch.
 pub(super) struct BatchSegments {
-    /// Clean segments with which the batch fits, if its delta is short.
+    /// Number of Clean segments with which the batch fits, if its delta is short.
     pub(super) wanted: usize,
     /// Share of the batch in the Clean segments; `None` if they do not suffice.
     pub(super) share: Option<SegmentBudget>,
 }
 
-/// Returns how a batch shares the Clean segments, if they suffice for it and for `reserve` after it. The batch releases
-/// `released_segments`, which count as Clean after it.
+/// Returns the share of a batch in the Clean segments, if they suffice for the batch and for
+/// `reserve` after it. The batch releases `released_segments`, which count as Clean after the
+/// batch.
 pub(super) fn share_segments(
     behaviour: &dyn LayoutBehaviour,
     view: SpaceView<'_>,

@@ -28,7 +28,7 @@ use crate::mutant::{Mutant, mutated};
 use crate::request::{Release, Remainder, VolumeOptions};
 use crate::segments::SegmentBudget;
 
-/// Files that are examined for each wanted block of the largest groups.
+/// Number of files that are examined for each wanted block of the largest groups.
 const FILES_PER_BLOCK: usize = 2;
 
 /// Builder of batches from dirty data and changed metadata.
@@ -223,8 +223,8 @@ impl BatchBuilder {
         Ok(Plan { files, staged, overwritten, progress })
     }
 
-    /// Returns the files whose data must go with the next delta, and the other selected files. Of the files with the
-    /// largest groups, it returns as many as may fit into `limit` blocks.
+    /// Returns the files whose data must go with the next delta, and the other selected files. For
+    /// the largest groups, returns at most as many files as may fit into `limit` blocks.
     fn select(
         &self,
         selection: &Selection,
@@ -290,7 +290,8 @@ impl BatchBuilder {
         batch
     }
 
-    /// Counts blocks written for users and moved by the cleaner. The write clock advances by the former.
+    /// Counts blocks written for users and moved by the cleaner. The write clock advances by the
+    /// blocks written for users.
     fn count_data<'a>(
         &self,
         metadata: &mut Metadata,

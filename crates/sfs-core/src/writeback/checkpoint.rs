@@ -49,14 +49,14 @@ pub(crate) enum CheckpointReason {
     DirtyNodes,
     /// An error of a new kind has to be stored.
     NewErrorKind,
-    /// Clean segments are few, and many Drained ones wait for a checkpoint.
+    /// Clean segments are few, and many Drained segments wait for a checkpoint.
     PinnedSegments,
     /// A step has too few Clean segments, and no smaller measure helps.
     Shortage,
 }
 
 impl CheckpointReason {
-    /// Returns whether segments are lacking.
+    /// Returns whether too few segments are Clean for a step.
     fn is_shortage(self) -> bool {
         self == Self::Shortage
     }
@@ -118,8 +118,8 @@ impl Checkpointer {
         Self { superblock, builder, resolver, metadata, dirty, log, io, health, counters }
     }
 
-    /// Makes all metadata durable, and returns the segments that are Clean now. Dirty data stays dirty, except data
-    /// ordered with the metadata.
+    /// Makes all metadata durable, and returns the segments that became Clean. Dirty data stays
+    /// dirty, except data ordered with the metadata.
     pub(crate) fn checkpoint(
         &self,
         log: &mut LogState,
@@ -142,7 +142,8 @@ impl Checkpointer {
                 return Err(error);
             }
         };
-        // After an error the copies stay in memory for readers until the unmount, and go on counting.
+        // After an error the copied nodes stay in memory for readers until the unmount, and
+        // continue to count.
         self.write(log, &snapshot, &ordered)?;
         self.metadata.note_copied_nodes(0);
         log.checkpoint = snapshot.record.number;

@@ -45,7 +45,8 @@ impl Committer {
         Self { builder, resolver, metadata, log, health }
     }
 
-    /// Writes as much of `request` as fits into one batch. After a shortage nothing has changed.
+    /// Writes as much of `request` as fits into one batch. After a shortage nothing has been
+    /// written.
     pub(crate) fn commit_once(
         &self,
         log: &mut LogState,
@@ -68,7 +69,8 @@ impl Committer {
     }
 }
 
-/// Resolves what keeps a batch from being built: loads nodes, and drops the dirty data of damaged files.
+/// Resolves the errors that keep a batch from being built: loads nodes, and drops the dirty data of
+/// damaged files.
 pub(crate) struct Resolver {
     metadata: Arc<MetadataStore>,
     inodes: Arc<InodeTable>,
@@ -87,8 +89,8 @@ impl Resolver {
         Self { metadata, inodes, dirty, health }
     }
 
-    /// Resolves `error`, after which building may be tried again; returns it if that is impossible. `failed` is the
-    /// node that failed to verify in the attempt before.
+    /// Resolves `error`, after which building may be tried again; returns the error if that is
+    /// impossible. `failed` is the node that failed to verify in the attempt before.
     pub(super) fn resolve(
         &self,
         error: BuildError,
@@ -121,7 +123,7 @@ impl Resolver {
     }
 }
 
-/// Returns the damage in `error`, or `error` if it is none.
+/// Returns the damage in `error`, or `error` if it is no damage.
 fn damage_of(error: Error) -> Result<DecodeError> {
     match error {
         Error::Corrupt(damage) => Ok(damage.into()),

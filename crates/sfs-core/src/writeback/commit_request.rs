@@ -40,7 +40,7 @@ pub(crate) struct MovedBlock {
     pub(crate) memory: BlockRef,
 }
 
-/// A commit that is asked for.
+/// A request for a commit.
 pub(crate) struct CommitRequest<'a> {
     pub(crate) selection: &'a Selection,
     pub(crate) moves: &'a [MovedBlock],
@@ -116,12 +116,12 @@ pub(crate) enum Reserve {
     Checkpoint,
 }
 
-/// Returned by a commit: whether it took everything that was selected.
+/// Progress of a commit: the part of the selected data that the commit took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Everything.
+    /// All selected data.
     #[default]
     Done,
-    /// A part: there were too few Clean segments for the rest.
+    /// A part of the selected data: there were too few Clean segments for the rest.
     More,
 }

@@ -56,7 +56,7 @@ pub(super) struct FilePlan<'a> {
 }
 
 impl FilePlan<'_> {
-    /// Returns whether the plan takes nothing of the file, although it has dirty blocks.
+    /// Returns whether the plan takes nothing of the file, although the file has dirty blocks.
     fn is_empty(&self) -> bool {
         self.inline.is_none() && self.blocks.is_empty() && !self.data.dirty.is_empty()
     }
@@ -220,8 +220,9 @@ fn count_groups(groups: impl Iterator<Item = Group>) -> [usize; GROUPS_MAX as us
     counts
 }
 
-/// Keeps `count` blocks in the plan, those of the largest groups. Blocks of small groups stay dirty so that their
-/// groups can grow (SFS, section 3.3). Blocks ordered with this delta are kept in any case.
+/// Keeps `count` blocks of the largest groups in the plan. Blocks of small groups stay dirty so
+/// that their groups can grow (SFS, section 3.3). Blocks ordered with this delta are kept in any
+/// case.
 pub(super) fn keep_largest(files: &mut Vec<FilePlan<'_>>, mut count: usize) {
     let blocks = files.iter().filter(|file| !file.is_ordered).flat_map(|file| &file.blocks);
     let counts = count_groups(blocks.map(|planned| planned.group));
@@ -244,8 +245,8 @@ pub(super) fn keep_largest(files: &mut Vec<FilePlan<'_>>, mut count: usize) {
     files.retain(|file| !file.is_empty());
 }
 
-/// Plans up to a number of blocks of the files in `ordered`, and up to a number of blocks in all of both `ordered` and
-/// `others`.
+/// Plans up to a number of blocks of the files in `ordered`, and up to another number of blocks in
+/// total of `ordered` and `others`.
 pub(super) fn plan_files<'a>(
     metadata: &Metadata,
     ordered: (&'a [Arc<InodeState>], usize),
@@ -330,7 +331,8 @@ fn plan_blocks(
     let now = metadata.usage.clock.now();
     let mut run: Option<(Key, MappingRun)> = None;
     let mut planned = Vec::with_capacity(dirty.len().min(limit));
-    // Appended blocks have to be written in order: see `finish`. All of them go to the group of the last one.
+    // Appended blocks have to be written in order: see `finish`. All of them go to the group of the
+    // last block.
     let end = inode.size / BLOCK_SIZE as u64;
     let (mut appended, mut last) = (0, None);
     for (block, dirty) in dirty.iter().take(limit) {

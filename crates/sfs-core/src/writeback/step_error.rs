@@ -5,12 +5,14 @@ use crate::format::{Corruption, DecodeError};
 use crate::metadata::MetadataError;
 use crate::tree::NodeNotCached;
 
-/// Too few segments are Clean for this batch now. Reclaiming may make more of them Clean; users see
-/// [`Error::NoSpace`] only after that has failed.
+/// Too few segments are Clean for this batch now. Reclaiming may make more segments Clean; users
+/// see [`Error::NoSpace`] only after reclaiming has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shortage;
 
-/// Reason why a commit or checkpoint did not happen. The volume has not changed, unless writing has ended.
+/// Reason why a commit or checkpoint did not happen. Unless writing has ended, the volume has not
+/// changed, except for the ordered data that a checkpoint writes first and for dirty data of
+/// damaged files, which is dropped.
 #[derive(Debug)]
 pub(crate) enum StepError {
     /// Segments are short.
@@ -41,14 +43,14 @@ impl From<Shortage> for StepError {
     }
 }
 
-/// Reason why no batch was built, and the file that it concerns, if it concerns one.
+/// Reason why no batch was built, and the file that the reason concerns, if there is one.
 #[derive(Debug)]
 pub(crate) struct BuildError {
     pub(crate) reason: BuildErrorReason,
     pub(crate) ino: Option<u64>,
 }
 
-/// See [`BuildError`].
+/// Reason in a [`BuildError`].
 #[derive(Debug)]
 pub(crate) enum BuildErrorReason {
     /// A node has to be loaded first.

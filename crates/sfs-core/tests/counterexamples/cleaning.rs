@@ -43,8 +43,8 @@ fn a_damaged_summary_does_not_stop_cleaning() {
     }
 }
 
-/// Returns the blocks written in nine minutes to a full volume. With `changes`, a caller attempts a write and changes a
-/// mode each second.
+/// Returns the number of blocks written in nine minutes to a full volume. With `changes`, a caller
+/// attempts a write and changes a mode each second.
 fn written_when_full(changes: bool) -> u64 {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(200)), Keep::Counts));
     format(&device, 32);
@@ -121,8 +121,8 @@ fn a_small_sync_does_not_wait_for_discards() {
     assert!(discarded >= 240 * 32, "{discarded} blocks");
 }
 
-/// The checkpoint of a mount releases what the log since the last one has drained. These segments were not discarded
-/// before they were reused.
+/// The checkpoint of a mount releases the segments that the log has drained since the last
+/// checkpoint. These segments were not discarded before they were reused.
 #[test]
 fn segments_that_a_mount_releases_are_discarded() {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(200)), Keep::Requests));

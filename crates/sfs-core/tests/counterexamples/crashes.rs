@@ -1,4 +1,4 @@
-//! Crashes: which states a mount accepts, and the data that it must find.
+//! Crashes: the states that a mount accepts, and the data that it must find.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ fn an_exchange_by_rename_makes_the_data_durable_with_the_names() {
     assert_eq!(read(&volume, entry.ino, 0, 1 << 20), [2; 40_960]);
 }
 
-/// The file is truncated to nothing, its last reference dropped, and then written again. A crash after the next sync of
-/// another file left it empty.
+/// A file is truncated to nothing, loses its last reference, and is written again. A crash after
+/// the next sync of another file left the file empty.
 #[test]
 fn new_data_of_a_truncated_and_forgotten_file_goes_with_the_next_delta() {
     let device = ram(64);
@@ -142,8 +142,9 @@ fn synced_data_survives_two_crashes_in_a_row() {
     }
 }
 
-/// The record of a checkpoint may be in the device's cache only when the daemon is killed. The next mount took the
-/// segments that this checkpoint had freed for Clean, overwrote them, and lost data in a power cut.
+/// When the daemon is killed, the record of a checkpoint may be only in the device's cache. The
+/// next mount treated the segments that this checkpoint had freed as Clean, overwrote them, and
+/// lost data in a power cut.
 #[test]
 fn a_mount_flushes_before_its_first_write() {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(64)), Keep::Requests));
@@ -204,10 +205,11 @@ fn slot_writes(events: &[Event], segments: u64) -> Vec<(usize, u64)> {
     events.iter().enumerate().filter_map(|(at, event)| Some((at, slot(event)?))).collect()
 }
 
-/// The power fails before or during the write of a checkpoint's slot. The nodes of that checkpoint, to which nothing
-/// refers, occupied the space that the next mount needed for its own: no mount could sync any more. If one could, and
-/// the power failed again during the write of a slot, the next mount refused the volume: the nodes of the first
-/// checkpoint looked as if that checkpoint had been durable.
+/// The power fails before or during the write of a checkpoint's slot. The nodes of that checkpoint,
+/// to which nothing refers, occupied the space that the next mount needed for its own: no mount
+/// could sync any more. If a mount could, and the power failed again during the write of a slot,
+/// the next mount refused the volume: the nodes of the first checkpoint looked as if that
+/// checkpoint had been durable.
 #[test]
 fn an_interrupted_checkpoint_leaves_its_space_to_the_next_one() {
     let mut torn_later = 0;
@@ -246,9 +248,9 @@ fn an_interrupted_checkpoint_leaves_its_space_to_the_next_one() {
     assert!(torn_later > 8, "{torn_later}");
 }
 
-/// The slot of the newest checkpoint is damaged, and segments that it freed have been discarded or overwritten. Deltas
-/// that lead from the older checkpoint to its nodes were in them: roll-forward ended early, and a mount accepted a state
-/// without synced data.
+/// The slot of the newest checkpoint is damaged, and segments that it freed have been discarded or
+/// overwritten. These segments held deltas between the older checkpoint and the nodes of the
+/// newest: roll-forward ended early, and a mount accepted a state without synced data.
 #[test]
 fn a_damaged_newest_checkpoint_is_noticed_when_the_log_before_it_is_gone() {
     let device = ram(64);
@@ -274,9 +276,10 @@ fn a_damaged_newest_checkpoint_is_noticed_when_the_log_before_it_is_gone() {
     expect_refusal_without_newest(device);
 }
 
-/// The slot of the newest checkpoint is damaged, and the batch after its nodes had opened a segment that only this
-/// checkpoint made Clean. Roll-forward from the older checkpoint did not look there, and a mount accepted the older
-/// state, which was complete as nothing of it had been discarded or overwritten.
+/// The slot of the newest checkpoint is damaged, and the batch after its nodes had opened a segment
+/// that only this checkpoint made Clean. Roll-forward from the older checkpoint did not read that
+/// segment, and a mount accepted the older state, which was complete because none of its blocks had
+/// been discarded or overwritten.
 #[test]
 fn a_damaged_newest_checkpoint_is_noticed_by_a_batch_in_a_segment_that_it_freed() {
     let device = ram(64);

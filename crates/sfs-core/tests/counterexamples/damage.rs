@@ -261,7 +261,7 @@ fn a_damaged_file_renamed_over_another_does_not_block_syncs() {
     assert_eq!(size(&open(&device), "new"), Some(8192));
 }
 
-/// The unmount deletes files first, and it ended when that failed.
+/// The unmount deletes files first, and ended when a deletion failed.
 #[test]
 fn an_unreadable_deleted_file_does_not_affect_other_files() {
     let (device, bad, _) = damaged();
@@ -398,8 +398,9 @@ fn a_write_is_not_refused_for_damage_to_another_file() {
     volume.sync_file(good).unwrap();
 }
 
-/// A listing meets a node that cannot be read after it has returned some entries: their references stayed for good, because
-/// the caller got an error and knew of no entry. A file that was deleted then kept its blocks until the next mount.
+/// A listing that met an unreadable node after some entries kept its references to their files: the
+/// caller got an error and knew of no entry. When such a file was deleted, its blocks stayed
+/// allocated until the next mount.
 #[test]
 fn a_listing_that_fails_later_keeps_no_reference_that_its_caller_does_not_know() {
     let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(64))));

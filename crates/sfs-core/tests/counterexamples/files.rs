@@ -62,7 +62,7 @@ fn an_unfinished_truncation_does_not_remove_later_writes() {
     assert_eq!(read(&volume, file, 64 * 4096, 4096), [9; 4096], "synced data is gone");
 }
 
-/// A search took all blocks after the inline content for data, and visited each of them.
+/// A search treated all blocks after the inline content as data, and visited each of them.
 #[test]
 fn an_extended_small_file_has_a_hole_after_its_content() {
     let volume = open(&ram(40));

@@ -29,7 +29,7 @@ pub(crate) fn format(device: &Arc<impl Device + 'static>, segment_blocks: u64) {
     make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("the volume is made");
 }
 
-/// Returns the blocks of a device that has space for `segments` segments of 32 blocks.
+/// Returns the number of blocks of a device that has space for `segments` segments of 32 blocks.
 pub(crate) fn blocks_for(segments: u64) -> u64 {
     32 + segments * 32 + 17
 }
@@ -57,8 +57,8 @@ pub(crate) fn write(volume: &Volume, ino: u64, block: u64, bytes: &[u8]) -> sfs_
     volume.write(ino, block * 4096, bytes, WriteMode::default(), &caller())
 }
 
-/// Appends to an empty file, `step` blocks at a time and with a sync after every `each` blocks, until a write is
-/// refused. Returns the blocks of the file.
+/// Appends to an empty file, `step` blocks at a time and with a sync after every `each` blocks,
+/// until a write is refused. Returns the number of blocks of the file.
 pub(crate) fn fill(volume: &Volume, ino: u64, step: u64, each: u64) -> u64 {
     let bytes = vec![1; step as usize * 4096];
     let mut count = 0;

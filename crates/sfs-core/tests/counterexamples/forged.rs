@@ -15,7 +15,7 @@ use sfs_device::{Block, Device, RamDevice};
 
 use crate::fixture::{NOW, caller, format};
 
-/// Items that belong to no attribute: enough for many leaves.
+/// Number of items that belong to no attribute: enough for many leaves.
 const STRAYS: u64 = 60_000;
 
 /// Returns a volume whose tree has the root directory and the items that `forge` puts, from [`FIRST_INO`] up to
@@ -124,7 +124,7 @@ fn a_rename_into_a_cycle_of_directories_reports_corruption() {
     assert_rename_reports_damage(FIRST_INO + 1, FIRST_INO + 1);
 }
 
-/// The root alone is its own parent. Another such directory passed for the root.
+/// The root alone is its own parent. Another such directory was taken for the root.
 #[test]
 fn a_rename_into_a_directory_that_is_its_own_parent_reports_corruption() {
     assert_rename_reports_damage(FIRST_INO, FIRST_INO);

@@ -20,8 +20,9 @@ fn any_options(random: &mut Random) -> VolumeOptions {
     }
 }
 
-/// Accepted writes can be synced for every size and policy, with cleaning in the background or not. Background
-/// cleaning may have planned its moves when much space was free; a commit takes that space before they are written.
+/// Accepted writes can be synced for every size and policy, with cleaning in the background or not.
+/// Background cleaning may have planned its moves when much space was free; a commit takes that
+/// space before the moves are written.
 #[test]
 fn overwritten_blocks_can_be_synced_whatever_the_policy() {
     // Seed 26 got `NoSpace` after cleaning had gained nothing twice.
@@ -61,8 +62,9 @@ fn overwritten_blocks_can_be_synced_whatever_the_policy() {
     }
 }
 
-/// Small files with long names make many nodes dirty at once, and cleaning makes more. The space that cleaning gained
-/// was reserved for the checkpoint that it needed, and the sync failed after that checkpoint although space was free.
+/// Small files with long names make many nodes dirty at once, and cleaning makes more nodes dirty.
+/// The space that cleaning gained was reserved for the checkpoint that it needed, and the sync
+/// failed after that checkpoint although space was free.
 #[test]
 fn admitted_writes_can_be_synced() {
     for seed in 120..150 {
@@ -214,7 +216,7 @@ fn a_freed_segment_is_no_longer_excluded_from_cleaning() {
     let fill = |file: u64| fill(&volume, file, 4, 4);
     let count = fill(file);
     let mut random = Random(3);
-    // Data blocks of most segments read wrong for a while.
+    // Reads of most segments return wrong bytes for a while.
     device.corrupt_reads(32..32 + 80 * 32);
     for round in 0..3000 {
         if write(&volume, file, random.below(count), &[2; 4096]).is_err()

@@ -8,7 +8,8 @@ use sfs_device::{GatedDevice, RamDevice};
 
 use crate::fixture::{Random, blocks_for, caller, create, fill, format, open, write};
 
-/// Nearly full volume and its files. A file "doomed" exists besides, unless [`nearly_full`] has deleted it.
+/// Nearly full volume and its files. A file "doomed" exists, too, unless [`nearly_full`] has
+/// deleted it.
 pub(crate) struct NearlyFull {
     pub(crate) device: Arc<GatedDevice<RamDevice>>,
     pub(crate) volume: Volume,
@@ -20,8 +21,9 @@ pub(crate) struct NearlyFull {
     pub(crate) large: u64,
 }
 
-/// Returns a volume of `segments` segments with `files` small files and a file "doomed" of `doomed` blocks. The large
-/// file is overwritten until no more than `clean` segments are Clean. More than 300 `doomed` blocks are deleted before.
+/// Returns a volume of `segments` segments with `files` small files and a file "doomed" of `doomed`
+/// blocks. The large file is overwritten until no more than `clean` segments are Clean. If `doomed`
+/// is more than 300, that file is deleted before the overwrites.
 pub(crate) fn nearly_full(segments: u64, files: usize, doomed: u64, clean: u32) -> NearlyFull {
     let device = Arc::new(GatedDevice::new(RamDevice::new(blocks_for(segments))));
     format(&device, 32);

@@ -96,7 +96,8 @@ fn readers_do_not_evict_the_nodes_of_a_commit() {
     receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("the thread ends in time");
 }
 
-/// A writer merged its bytes into a copy of the small file that another writer had changed since.
+/// A writer merged its bytes into a stale copy of the small file: another writer had changed the
+/// file since.
 #[test]
 fn two_writers_of_a_small_file_do_not_undo_each_other() {
     let device = ram(64);
@@ -159,8 +160,9 @@ fn seek_finds_the_data_of_a_small_file_during_a_commit() {
     });
 }
 
-/// An append that reads the block with the old end waits between its admission and the buffer. Other appends were
-/// admitted to the same free blocks meanwhile, and accepted data was lost.
+/// An append that reads the block with the old end waits between its admission and its write to the
+/// buffer. Other appends were admitted to the same free blocks meanwhile, and accepted data was
+/// lost.
 #[test]
 fn concurrent_appends_are_not_admitted_to_the_same_space() {
     const BYTES: usize = 100 * 4096;
@@ -316,11 +318,13 @@ fn concurrent_setters_of_attributes_stay_within_the_sum() {
 /// A writer that had waited for other admissions was counted only after the next writers had been admitted.
 #[test]
 fn waiting_writers_are_not_admitted_to_the_same_space() {
-    // With more space the first append only waits; with less it has to commit what was overwritten as well.
+    // With more space the first append only waits; with less space it also has to commit the
+    // overwritten data.
     [107, 101].into_iter().for_each(assert_admits_one);
 }
 
-/// Has three threads append beside an overwrite, on a volume with about `left` blocks: there is space for one.
+/// Asserts that just one of three appends beside an overwrite is admitted, on a volume with about
+/// `left` free blocks.
 fn assert_admits_one(left: u64) {
     let device = Arc::new(GatedDevice::new(RamDevice::new(blocks_for(160))));
     format(&device, 32);

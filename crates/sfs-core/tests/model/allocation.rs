@@ -13,14 +13,15 @@ use crate::random::SplitMix64;
 
 const BLOCKS: u64 = 3000;
 
-/// Blocks that get most of the overwrites: their segments become empty without cleaning.
+/// Number of blocks that get most of the overwrites: their segments become empty without cleaning.
 const HOT_BLOCKS: u64 = 200;
 
 /// Bytes that each block may have after a crash: its byte at the last sync, and those of later writes.
 type Versions = Vec<Vec<u8>>;
 
-/// Overwrites a synced file at random while cleaning runs, without a sync, and crashes after some of the device's
-/// requests. Returns how many crashes lost data, and the number of segments that were cleaned.
+/// Overwrites a synced file at random while cleaning runs, without a sync, and crashes after some
+/// of the device's requests. Returns the number of crashes that lost data, and the number of
+/// segments that were cleaned.
 fn crashes_that_lose(release: Release, seed: u64) -> (usize, u64) {
     // Only a lack of Clean segments causes a checkpoint.
     let options = VolumeOptions { release, cache: 1 << 20, write_buffer: 1 << 20, ..tight() };

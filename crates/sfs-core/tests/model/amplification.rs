@@ -63,8 +63,8 @@ fn metadata_overhead_is_within_its_limits() {
     assert!(share <= 0.10, "random overwriting: {:.2}%", 100.0 * share);
 }
 
-/// Appends 200 bytes every `gap_ms` for an hour, and works when the volume says so; returns the bytes written to the
-/// device, and the commits.
+/// Appends 200 bytes every `gap_ms` for an hour, and does background work when the volume asks for
+/// it. Returns the number of bytes written to the device, and the number of commits.
 fn log_for_an_hour(gap_ms: u64, commits_soon: bool) -> (u64, u64) {
     let options = VolumeOptions { commits_soon, ..VolumeOptions::default() };
     let volume = open(Arc::new(ram(256 << 20, 1024)), options);
@@ -88,7 +88,8 @@ fn log_for_an_hour(gap_ms: u64, commits_soon: bool) -> (u64, u64) {
     (counters.device_bytes_written, counters.commits)
 }
 
-/// Commits after short pauses cost a program that writes a log at most 1 %, whatever its rhythm.
+/// Commits after short pauses cost a program that writes a log at most 1 % more written bytes, at
+/// any interval between the writes.
 #[test]
 fn commits_after_short_pauses_cost_little() {
     for gap_ms in [30, 100, 300, 700, 3000, 10_000] {
@@ -102,14 +103,15 @@ fn commits_after_short_pauses_cost_little() {
     }
 }
 
-/// Blocks of the file that the mixed load overwrites.
+/// Number of blocks of the file that the mixed load overwrites.
 const OVERWRITTEN_BLOCKS: u64 = 160 << 20 >> 12;
 
-/// Files that the mixed load makes before it deletes them.
+/// Number of files that the mixed load makes before it deletes them.
 const CYCLE_FILES: u64 = 20_000;
 
-/// Overwrites a file at random while files are made and deleted, on a volume of 512 MiB that is full of garbage, with
-/// budgets of `budget_bytes` each. Returns the bytes that users wrote, and those written to the device.
+/// Overwrites a file at random while files are made and deleted, on a volume of 512 MiB that is
+/// full of dead blocks, with a cache and a write buffer of `budget_bytes` each. Returns the number
+/// of bytes that users wrote, and the number written to the device.
 fn mixed_load(budget_bytes: usize) -> (u64, u64) {
     let options =
         VolumeOptions { cache: budget_bytes, write_buffer: budget_bytes, ..Default::default() };
@@ -148,7 +150,7 @@ fn mixed_load(budget_bytes: usize) -> (u64, u64) {
     (since(|c| c.user_bytes_written), since(|c| c.device_bytes_written))
 }
 
-/// Bounds of memory must not be paid for with wear. `cargo xtask test --long` runs this.
+/// Small memory budgets must not cost much flash wear. `cargo xtask test --long` runs this test.
 #[test]
 #[ignore = "takes minutes"]
 fn a_mixed_load_writes_little_more_with_small_budgets() {

@@ -15,10 +15,11 @@ fn device(mib: u64) -> Arc<RamDevice> {
     Arc::new(ram(mib << 20, if mib < 32 { SEGMENT_BLOCKS } else { 4 * SEGMENT_BLOCKS }))
 }
 
-/// Bytes of a file that is larger than a write buffer's part.
+/// Length of a large file in bytes.
 const LARGE: usize = 1 << 20;
 
-/// Makes file number `no` with `len` bytes of content; removes what does not fit.
+/// Makes file number `no` with `len` bytes of content. Removes the file if its content does not
+/// fit.
 fn add(volume: &Volume, no: usize, len: usize) -> Result<(), Error> {
     let name = format!("file-{no}");
     let ino = volume.make_node(ROOT_INO, name.as_bytes(), FILE, 0, &caller())?.ino;
@@ -34,7 +35,8 @@ fn add(volume: &Volume, no: usize, len: usize) -> Result<(), Error> {
     written
 }
 
-/// Makes files from number `from` on until one does not fit, and returns how many there are.
+/// Makes files from number `from` on until a file does not fit, and returns the number of that
+/// file.
 fn fill(volume: &Volume, from: usize, len: usize) -> usize {
     for no in from.. {
         match add(volume, no, len) {
@@ -46,15 +48,16 @@ fn fill(volume: &Volume, from: usize, len: usize) -> usize {
     unreachable!("a volume is finite")
 }
 
-/// Writes everything and does what the background would do within a minute.
+/// Syncs the volume and does the background work of a minute.
 fn rest(volume: &Volume, secs: u64) {
     volume.sync_all().expect("admitted writes can be synced");
     settle(volume, after(1000 * secs)).expect("background work succeeds");
     settle(volume, after(1000 * (secs + 60))).expect("background work succeeds");
 }
 
-/// Files that need not fit before a pause. Data in place and the log share a volume by whole segments, and a segment that
-/// the log has left is there for data after the next checkpoint.
+/// Returns the number of files that may fit only after a pause. Data in place and the log share a
+/// volume by whole segments: a segment that the log no longer uses becomes available for data with
+/// the next checkpoint.
 fn files_after_a_pause(len: usize) -> usize {
     match data_layout() {
         DataLayout::Log => 0,
@@ -62,7 +65,8 @@ fn files_after_a_pause(len: usize) -> usize {
     }
 }
 
-/// Fills volumes of `mib` MiB with files of each length, and expects 99 % of what fits after a pause.
+/// Fills volumes of `mib` MiB with files of each length, and asserts that at least 99 % of the
+/// files that fit after a pause fit before it.
 fn assert_fills_at_once(mib: u64, lens: &[usize]) {
     for &len in lens {
         let volume = open(device(mib), VolumeOptions::default());
@@ -82,7 +86,7 @@ fn a_small_volume_fills_in_one_go() {
     assert_fills_at_once(32, &[0, 100, 1000, 4096, LARGE]);
 }
 
-/// `cargo xtask test --long` runs this.
+/// `cargo xtask test --long` runs this test.
 #[test]
 #[ignore = "takes minutes"]
 fn a_large_volume_fills_in_one_go() {
@@ -129,7 +133,8 @@ fn space_of_deleted_metadata_is_there_at_once() {
     volume.close().expect("the volume closes");
 }
 
-/// A program that repeats a refused write causes no commit or checkpoint each time, while another overwrites its file.
+/// A program that repeats a refused write does not cause a commit or checkpoint each time, even
+/// while another program overwrites a file.
 #[test]
 fn a_repeated_refusal_writes_nothing() {
     let volume = open(device(16), VolumeOptions::default());
@@ -148,7 +153,8 @@ fn a_repeated_refusal_writes_nothing() {
     assert!(written < 1 << 20, "{written} bytes");
 }
 
-/// `statfs` says to 1 % what fits, of large files, at each step on the way, and counts the files.
+/// While large files fill a volume, `statfs` reports the space for further files to 1 % at each
+/// step, and the number of files.
 #[test]
 fn statfs_foretells_what_fits() {
     let volume = open(device(128), VolumeOptions::default());
@@ -167,7 +173,7 @@ fn statfs_foretells_what_fits() {
             available.saturating_sub(fitted + file_blocks).max(fitted.saturating_sub(available));
         assert!(
             wrong * 100 <= total,
-            "after {no} files {available} available, and {fitted} fitted"
+            "after {no} files {available} blocks were available, and {fitted} fitted"
         );
     }
     let refused = volume.space().available_blocks;
@@ -176,8 +182,9 @@ fn statfs_foretells_what_fits() {
     assert!(rested.abs_diff(refused) * 100 <= total, "{refused} at the refusal, {rested} later");
 }
 
-/// `statfs` says before a commit of small files what it says afterwards. Data in place and the log share a volume by
-/// whole segments, so there the figure is coarser.
+/// `statfs` reports the same space, to 2 %, before and after a commit of small files. The data
+/// layout is the log: data in place shares a volume with the log by whole segments, which makes the
+/// figure coarser.
 #[test]
 fn dirty_small_files_count_as_what_they_will_take() {
     for len in [0, 100, 500, 1000, 1024, 1025] {

@@ -33,8 +33,8 @@ fn set_size(volume: &Volume, ino: u64, size: u64) {
     volume.set_attributes(ino, &changes, &caller()).map(drop).expect("a size");
 }
 
-/// New blocks, and blocks that an append extends the file over, must be durable before the delta that refers to them.
-/// For overwritten blocks one flush is enough.
+/// New blocks, and the last block of a file that an append extends, must be durable before the
+/// delta that refers to them. For overwritten blocks one flush is enough.
 #[test]
 fn only_new_blocks_need_a_flush_before_the_delta() {
     for data_layout in OVERWRITING {

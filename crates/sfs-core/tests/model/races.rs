@@ -18,10 +18,10 @@ use crate::watchdog::within;
 
 const THREADS: u64 = 4;
 
-/// Bytes of each block of the shared file that one thread writes.
+/// Number of bytes of each block of the shared file that one thread writes.
 const SHARE: u64 = 1000;
 
-/// Blocks of the shared file.
+/// Number of blocks of the shared file.
 const SHARED_BLOCKS: u64 = 40;
 
 /// State of one thread, which works in a directory of its own and in its share of a file that all threads write.
@@ -147,7 +147,7 @@ impl Worker {
 /// No thread waits for ever, and each finds its own writes, also after the volume is opened again.
 #[test]
 fn threads_do_not_disturb_each_other() {
-    // Much space, and so little that data is written back before the names.
+    // A large volume, and one so small that data is written back before the names.
     for bytes in [12 << 20, 6_500_000] {
         within(120, move || run_threads(bytes));
     }

@@ -117,7 +117,7 @@ fn a_write_buffer_larger_than_the_clean_segments_can_be_synced() {
         write(&volume, ino, block, 1, 0).expect("a write");
     }
     volume.sync_all().expect("a sync");
-    // Half of the blocks of every segment are live, and hardly any segment is Clean.
+    // Dead blocks are spread over all segments, and hardly any segment is Clean.
     for round in 0..8000u32 {
         let block = random.below(blocks);
         model[block as usize] = round as u8;

@@ -19,11 +19,11 @@ use crate::error::{DeviceError, Operation};
 use crate::geometry::{BlockDeviceNumber, Geometry};
 use crate::sys;
 
-/// Attempts to lock a block device. The kernel's claim is already held, so the holder of the lock only
-/// inspects the device, and will soon unlock it.
+/// Number of attempts to lock a block device. The kernel's claim is already held, so the holder of
+/// the lock only inspects the device, and will soon unlock it.
 const LOCK_ATTEMPTS: u32 = 40;
-/// Attempts to lock an image. The lock can outlive its owner briefly: a process that is being started
-/// holds a copy of the descriptor until its `exec`.
+/// Number of attempts to lock an image. The lock can outlive its owner briefly: a process that is
+/// being started holds a copy of the descriptor until its `exec`.
 const IMAGE_LOCK_ATTEMPTS: u32 = 5;
 /// Pause between two attempts to lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);

@@ -7,7 +7,7 @@ use crate::finding::Finding;
 use crate::findings::Findings;
 use crate::read::volume::VolumeReader;
 
-/// Blocks per read request.
+/// Maximum number of blocks per read request.
 const READ_BLOCKS: usize = 256;
 
 /// Reads the blocks of `references`, which ascend by address, and compares them with the checksums.

@@ -20,9 +20,9 @@ pub(crate) struct FileCheck {
     pub(crate) exists: bool,
     /// Attributes, if they decode.
     pub(crate) inode: Option<Inode>,
-    /// Number of directory entries in it.
+    /// Number of directory entries of the inode.
     pub(crate) entries: u64,
-    /// Number of those that are directories.
+    /// Number of the entries that are directories.
     pub(crate) subdirectories: u32,
     xattrs: XattrCheck,
     inline: InlineParts,

@@ -9,7 +9,7 @@ use sfs_core::format::FileKind;
 
 use crate::check::reference::mix;
 
-/// Number of buckets. Neighbouring inode numbers are in different ones.
+/// Number of buckets. Neighbouring inode numbers are in different buckets.
 const BUCKETS: usize = 1 << 20;
 
 /// Sums of links and names by bucket.
@@ -66,7 +66,8 @@ fn bucket(ino: u64) -> usize {
     (ino % BUCKETS as u64) as usize
 }
 
-/// Returns the hash of one link. An odd number: no product with a difference of link counts is 0.
+/// Returns the hash of one link. The hash is odd, so its product with a nonzero difference of link
+/// counts is not 0.
 fn hash(ino: u64, kind: u8) -> u64 {
     mix(mix(ino) ^ u64::from(kind)) | 1
 }
@@ -94,7 +95,7 @@ mod tests {
         assert_eq!(suspects, [20, 21, 22, 23]);
     }
 
-    /// The sums of one inode for a link cannot stand for names of another in its bucket.
+    /// A link of one inode does not cancel out a name of another inode in the same bucket.
     #[test]
     fn inodes_of_one_bucket_are_told_apart() {
         let mut sums = LinkSums::default();

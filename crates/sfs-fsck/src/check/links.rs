@@ -33,9 +33,9 @@ pub(crate) struct InodeLinks {
     pub(crate) subdirectories: u32,
     /// `None` for attributes that do not decode.
     pub(crate) kind: Option<FileKind>,
-    /// Number of entries in it.
+    /// Number of directory entries of the inode.
     pub(crate) entries: u32,
-    /// `true` if a path from the root leads to it.
+    /// `true` if a path from the root leads to the inode.
     pub(crate) reached: bool,
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct NameCollector<'a> {
 }
 
 impl<'a> NameCollector<'a> {
-    /// Collects what is in the suspect buckets of `sums`.
+    /// Collects the inodes in the suspect buckets of `sums`, and their names.
     pub(crate) fn of_suspects(
         tree: &OverlayTree<'_>,
         sums: &'a LinkSums,

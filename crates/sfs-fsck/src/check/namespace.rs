@@ -1,8 +1,8 @@
 //! Check of names: each name leads to an inode, and each inode has its names.
 //!
-//! Directories and their names are held in memory, 64 bytes each. The names of other files are summed
-//! up ([`LinkSums`]) and, where the sums differ, collected by a second walk over the tree. Damage is reported where
-//! it is, and not again for each of its consequences.
+//! Directories and their names are held in memory, 64 bytes each. The names of other files are
+//! summed up ([`LinkSums`]) and, where the sums differ, collected by a second walk over the tree.
+//! Damage is reported once, and not again for each of its consequences.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -23,11 +23,11 @@ use crate::read::overlay_tree::OverlayTree;
 /// All directories with their names; all other files and names in sums.
 #[derive(Default)]
 pub(crate) struct NamespaceCheck {
-    /// Inodes by number: directories, those with entries or damaged attributes; after
+    /// Inodes by number: directories, and inodes with entries or damaged attributes; after
     /// [`NamespaceCheck::check`] also suspect files.
     inodes: Vec<InodeLinks>,
-    /// Names of directories by parent and cookie; after [`NamespaceCheck::check`] those of suspect files as well,
-    /// by target.
+    /// Names of directories by parent and cookie; after [`NamespaceCheck::check`] the names of
+    /// suspect files as well, by target.
     names: Vec<NameRef>,
     sums: LinkSums,
     /// Number of files outside `inodes` that have links.
@@ -40,12 +40,12 @@ pub(crate) struct NamespaceCheck {
     colliding: (u64, HashSet<Vec<u8>>),
 }
 
-/// Number of reachable files.
+/// Numbers of reachable files and directories.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FileCounts {
-    /// Inodes that are not directories.
+    /// Number of inodes that are not directories.
     pub(crate) files: u64,
-    /// Directories, with the root.
+    /// Number of directories, with the root.
     pub(crate) directories: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::progress::ProgressListener;
 use crate::read::dirent::Dirent;
 use crate::read::overlay_tree::OverlayTree;
 
-/// Longest path in a report, in names.
+/// Maximum number of names in a path of a report.
 const PATH_DEPTH_MAX: usize = 256;
 
 /// Returns a path to each of `inos` that has one. The check of names, `namespace`, is finished.

@@ -11,8 +11,8 @@ use crate::read::overlay_tree::OverlayTree;
 use crate::read::volume::VolumeReader;
 
 /// Returns whether the volume on `device` was unmounted, records no errors, and passes a check of
-/// superblocks, checkpoints, and the nodes from the root to the root directory. A mount without
-/// readable nodes there fails, and has no place to record the reason.
+/// superblocks, checkpoints, and the nodes from the root to the root directory. A mount fails if
+/// one of these nodes is not readable, and has no place to record the reason.
 ///
 /// # Errors
 ///

@@ -30,7 +30,7 @@ impl BlockReference {
         Self { address, checksum: Some(checksum), owner: BlockOwner::Node }
     }
 
-    /// Returns the reference that the block at `address` has by a summary.
+    /// Returns the reference to the block at `address` that a summary entry describes.
     pub(crate) fn described(address: u64, entry: &SummaryEntry) -> Self {
         match *entry {
             SummaryEntry::Data { ino, block, checksum, .. } => {
@@ -45,8 +45,8 @@ impl BlockReference {
         self.checksum.is_none()
     }
 
-    /// Returns a hash over address, owner and checksum; two different references share it with a probability
-    /// of 2^-64.
+    /// Returns a hash over address, owner and checksum; two different references have the same hash
+    /// with a probability of 2^-64.
     pub(crate) fn hash(&self) -> u64 {
         let (ino, block) = match self.owner {
             BlockOwner::Data { ino, block } => (ino, block),

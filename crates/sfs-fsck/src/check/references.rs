@@ -20,7 +20,7 @@ use crate::read::overlay_tree::{OverlayTree, TreeVisitor};
 use crate::read::usage::UsageEntries;
 use crate::read::volume::VolumeReader;
 
-/// Bound on the references in memory: 256 MiB of them.
+/// Maximum number of references in memory, which occupy 256 MiB.
 const COLLECTED_MAX: u64 = 8 << 20;
 
 /// References to one segment.
@@ -116,7 +116,8 @@ impl BlockReferences {
             done += sum.references;
             progress::report(listener, stage, done, self.block_count)?;
             if sum.is_placed() {
-                // No summary names the owners of placed blocks: each may have one.
+                // No summary names the owners of placed blocks: each block may have only one
+                // reference.
                 if sum.distinct != sum.references || data {
                     suspects.push(*segment);
                 }
@@ -139,7 +140,7 @@ impl BlockReferences {
         Ok(())
     }
 
-    /// Returns how many of the first `segments`, at least one, have few enough references for the memory.
+    /// Returns the number of leading `segments`, at least one, whose references fit into memory.
     fn fitting(&self, segments: &[u32]) -> usize {
         let mut collected = 0;
         let fits = segments.iter().take_while(|segment| {
@@ -220,7 +221,8 @@ fn check_segment(
     }
 }
 
-/// Removes all but the first of several references to one block. Each removed one is a finding.
+/// Removes all but the first of several references to one block. Each removed reference is a
+/// finding.
 fn take_shared(found: &mut Vec<BlockReference>, findings: &mut Findings) {
     found.dedup_by(|later, first| {
         if later.address != first.address {

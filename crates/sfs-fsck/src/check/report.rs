@@ -8,7 +8,7 @@ use sfs_core::format::Remembered;
 use crate::finding::{Finding, Severity};
 use crate::findings::Findings;
 
-/// Findings that are printed.
+/// Maximum number of findings that are printed.
 const SHOWN_MAX: usize = 10_000;
 
 /// Result of a check.
@@ -20,7 +20,7 @@ pub struct CheckReport {
     pub files: u64,
     /// Number of directories, with the root.
     pub directories: u64,
-    /// Bytes of data and tree that the volume refers to.
+    /// Number of bytes of data and tree that the volume refers to.
     pub used_bytes: u64,
     /// `true` if all data was read and compared with its checksums.
     pub data_read: bool,

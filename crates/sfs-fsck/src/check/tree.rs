@@ -41,7 +41,7 @@ pub(crate) struct TreeCheck {
     pub(crate) file_counts: FileCounts,
     /// Number of inodes of the tree on the device, before all edits.
     pub(crate) inode_count: u64,
-    /// Unreadable keys.
+    /// Ranges of unreadable keys.
     pub(crate) lost: Vec<KeyRange>,
     /// Inodes with items but without attributes.
     pub(crate) without_attributes: Vec<FileCheck>,

@@ -35,7 +35,8 @@ impl UsageRecount {
         self.add_block(volume, address);
     }
 
-    /// Counts the live block at `address`. Returns the sums of its segment, if it is in one.
+    /// Counts the live block at `address`. Returns the sums of its segment, if the block is in a
+    /// segment.
     fn add_block(
         &mut self,
         volume: &VolumeReader<'_>,

@@ -26,7 +26,7 @@ use crate::read::volume::VolumeReader;
 /// Extent of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// Read every data block and compare it with its checksum.
+    /// `true` to read every data block and compare it with its checksum.
     pub data: bool,
 }
 
@@ -34,7 +34,8 @@ pub struct CheckOptions {
 ///
 /// # Errors
 ///
-/// Errors of the device and of a device without a volume to check; `Cancelled`. Damage is in the report.
+/// Errors of the device; an error if the device has no volume that can be checked; `Cancelled`.
+/// Damage is in the report.
 pub fn check(
     device: &dyn Device,
     options: &CheckOptions,
@@ -146,7 +147,8 @@ impl<'a> VolumeCheck<'a> {
     }
 }
 
-/// Compares the number of files in `record` with the number of inodes in its tree. An older program states none.
+/// Compares the number of files in `record` with the number of inodes in its tree. An older program
+/// records no number of files.
 fn check_file_count(record: &CheckpointRecord, counted: u64, findings: &mut Findings) {
     let recorded = FileCount::of(&record.extensions).map(|FileCount(recorded)| recorded);
     if let Some(recorded) = recorded.filter(|recorded| *recorded != counted) {

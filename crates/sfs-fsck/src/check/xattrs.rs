@@ -14,7 +14,8 @@ use crate::read::dirent::name_hash;
 /// Longest value of an item, in bytes.
 const PART_LEN_MAX: usize = 1024;
 
-/// Bytes of the first part before the name: length of the name, a reserved byte, length of the value.
+/// Length in bytes of the prefix of the first part: length of the name, a reserved byte, length of
+/// the value.
 const PREFIX_LEN: usize = 6;
 
 /// Defect of the attribute whose first part has this key offset.
@@ -43,7 +44,7 @@ struct PartialXattr {
     /// Key offset of the first part.
     offset: u64,
     next_part: u64,
-    /// Bytes of the value that are still missing.
+    /// Number of bytes of the value that are still missing.
     missing_bytes: usize,
     sound: bool,
 }

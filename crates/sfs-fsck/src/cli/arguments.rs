@@ -51,7 +51,7 @@ pub(crate) struct DumpArguments {
 pub(crate) enum RunMode {
     /// Change nothing.
     Check,
-    /// Repair if that loses nothing.
+    /// Repair if the repair loses nothing.
     Preen,
     /// Repair.
     Repair,
@@ -83,7 +83,7 @@ pub(crate) enum DumpTarget {
     },
     /// The attributes and items of the inode at a path
     Path {
-        /// From the volume's root: /a/b
+        /// Path from the volume's root: /a/b
         path: PathBuf,
     },
 }
@@ -104,11 +104,11 @@ impl DumpTarget {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CheckArguments {
-    /// Check only
+    /// Check only, change nothing
     #[arg(short = 'n', conflicts_with_all = ["preen", "auto", "yes"])]
     no: bool,
 
-    /// Repair if that loses nothing, as at boot; skip a volume that was unmounted
+    /// Repair if nothing is lost, as at boot; skip a volume that was unmounted
     #[arg(short = 'p', conflicts_with = "yes")]
     preen: bool,
 

@@ -27,8 +27,8 @@ pub fn report_to_json(report: &CheckReport) -> Value {
     })
 }
 
-/// Returns the result of a check or repair as one JSON object: the report of the check before it, and what
-/// the repair did.
+/// Returns the result of a check or repair as one JSON object: the report of the check, and the
+/// effects of the repair.
 pub(crate) fn outcome_to_json(outcome: &RepairOutcome) -> Value {
     let report = &outcome.before;
     let with_paths = outcome.after.as_ref().unwrap_or(report);

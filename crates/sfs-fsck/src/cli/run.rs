@@ -1,8 +1,8 @@
 //! Runs of the program, and its exit codes.
 //!
-//! Exit codes are those of fsck(8), added up: 0 clean, 1 repaired, 4 errors left, 8 no check was possible or
-//! its result could not be printed, 16 wrong usage, 32 cancelled. Without `-p`, `-y` or a yes nothing is
-//! written.
+//! Exit codes are those of fsck(8), added up: 0 clean, 1 repaired, 4 errors left, 8 no check was
+//! possible or its result could not be printed, 16 wrong usage, 32 cancelled. Without `-p`, `-y` or
+//! the answer yes, nothing is written.
 
 use std::io::{IsTerminal, stdin, stdout};
 use std::ops::ControlFlow;
@@ -95,7 +95,7 @@ fn run_check(arguments: &CheckArguments, path: &Path) -> u8 {
     let interrupt = match InterruptFlag::install() {
         Ok(interrupt) => interrupt,
         Err(error) => {
-            output::complain(format_args!("sfs-fsck: signal handlers: {error}"));
+            output::complain(format_args!("sfs-fsck: cannot install signal handlers: {error}"));
             return FAILED;
         }
     };
@@ -170,7 +170,7 @@ fn check_and_repair(
     }
     if mode == RunMode::Preen && outcome.after.is_none() && outcome.before.errors() > 0 {
         output::complain(format_args!(
-            "sfs-fsck: {}: run sfs-fsck -y: a repair may lose something",
+            "sfs-fsck: {}: a repair may lose data; run sfs-fsck -y to repair",
             path.display()
         ));
     }
@@ -180,12 +180,15 @@ fn check_and_repair(
 fn print_unmounted(arguments: &CheckArguments, path: &Path) -> u8 {
     match arguments.json {
         true => print(&format!("{}\n", json!({ "clean": true, "unmounted": true }))),
-        false => print(&format!("{}: clean: it was unmounted; -f checks it\n", path.display())),
+        false => print(&format!(
+            "{}: clean: the volume was unmounted; -f checks it in full\n",
+            path.display()
+        )),
     }
 }
 
-/// Prints a report. The losses of a repair are known only now: a report that standard output does not take
-/// goes to standard error.
+/// Prints a report. If standard output refuses the report, it goes to standard error, because no
+/// later run can find the losses of a repair again.
 fn print(report: &str) -> u8 {
     match output::print(report) {
         Ok(()) => CLEAN,
@@ -223,7 +226,7 @@ fn with_bar<T>(
     result
 }
 
-/// Asks whether to repair. A failed question or answer is a no.
+/// Asks whether to repair. A failed question or answer counts as a no.
 fn ask_repair() -> bool {
     let mut answer = String::new();
     let _ = output::print("Repair? [y/N] ");

@@ -9,7 +9,7 @@ use crate::check::report::CheckReport;
 use crate::repair::loss::Loss;
 use crate::repair::run::RepairOutcome;
 
-/// Findings of one kind that are listed without `-v`.
+/// Maximum number of findings of one kind that are listed without `-v`.
 const FINDINGS_OF_KIND_MAX: usize = 5;
 
 /// Returns the lines for a check, and for the repair if there was one. `is_verbose` adds notes, and the
@@ -54,8 +54,8 @@ pub(crate) fn repair_to_text(path: &Path, outcome: &RepairOutcome, is_verbose: b
     text + &format!("{device}: repaired: {after}\n") + &remembered_to_text(path, outcome)
 }
 
-/// Returns a line for each of `things`, those of one kind together: `most` of each kind, and a line with the number of
-/// the others. The kinds are in the order of their first occurrence.
+/// Returns lines for `things`, grouped by kind: at most `most` lines for each kind, and a line with
+/// the number of the others. The kinds are in the order of their first occurrence.
 fn grouped<'a, T: 'a>(
     things: impl IntoIterator<Item = &'a T>,
     most: usize,
@@ -93,10 +93,11 @@ fn loss_line(report: &CheckReport, loss: &Loss) -> String {
 /// Returns a line for each kind of recorded error, and for the error that ended writing.
 fn remembered_lines(remembered: &Remembered) -> Vec<String> {
     let Remembered { errors, failure, is_damaged } = remembered;
-    let mut lines: Vec<String> = errors.iter().map(|count| format!("met: {count}")).collect();
-    lines.extend(failure.map(|failure| format!("ended writing: {failure}")));
+    let mut lines: Vec<String> =
+        errors.iter().map(|count| format!("earlier error: {count}")).collect();
+    lines.extend(failure.map(|failure| format!("error that ended writing: {failure}")));
     if *is_damaged {
-        lines.push("the record of the errors that were met makes no sense".to_owned());
+        lines.push("the record of earlier errors is damaged".to_owned());
     }
     lines
 }
@@ -106,10 +107,10 @@ fn remembered_to_text(path: &Path, outcome: &RepairOutcome) -> String {
     let (device, before) = (path.display(), &outcome.before.remembered);
     match &outcome.remembered {
         Some(left) if !left.is_empty() => format!(
-            "{device}: data was not read: errors met in data stay recorded; -y --data reads it\n"
+            "{device}: recorded errors of data stay, because data was not read; -y --data reads it\n"
         ),
         Some(_) if !before.is_empty() => {
-            format!("{device}: the errors that were met are forgotten\n")
+            format!("{device}: the recorded errors are removed\n")
         }
         _ => String::new(),
     }

@@ -18,20 +18,20 @@ impl fmt::Display for Finding {
             }
             Self::SuperblocksDiffer => f.write_str("the two superblocks differ"),
             Self::SlotInvalid { slot, corruption } => {
-                write!(f, "checkpoint slot {slot} holds none: {corruption}")
+                write!(f, "checkpoint slot {slot} holds no checkpoint: {corruption}")
             }
             Self::CheckpointsLost => f.write_str("neither checkpoint slot holds a checkpoint"),
             Self::CheckpointLost { number } => {
-                write!(f, "checkpoint {number} is lost, though the log goes on after it")
+                write!(f, "checkpoint {number} is lost, but the log continues after it")
             }
             Self::CheckpointNumber { slot, number } => {
-                write!(f, "checkpoint {number} is in slot {slot}")
+                write!(f, "checkpoint {number} is in the wrong slot, {slot}")
             }
             Self::CheckpointCounts { slot } => {
                 write!(f, "checkpoint slot {slot}: a count is out of range")
             }
             Self::HeadInvalid { head } => {
-                write!(f, "head {} is not after the blocks of a segment of its own", head.0)
+                write!(f, "head {}: its segment or its next block is invalid", head.0)
             }
             Self::Unreadable { address } => write!(f, "block {address}: cannot be read"),
             Self::NodeDamaged { corruption } => corruption.fmt(f),
@@ -61,20 +61,20 @@ impl fmt::Display for Finding {
             }
             Self::ItemDamaged { key } => write!(f, "{}: does not decode", ShownKey(key)),
             Self::InodeMissing { ino } => write!(f, "inode {ino}: has items, but no attributes"),
-            Self::InodeNumber { ino } => write!(f, "inode {ino}: number was never given out"),
+            Self::InodeNumber { ino } => write!(f, "inode {ino}: number was never allocated"),
             Self::DeltaDamaged { corruption } => corruption.fmt(f),
             Self::DeltaKey { address, key } => {
-                write!(f, "delta at block {address}: changes the {}", ShownKey(key))
+                write!(f, "delta at block {address}: may not change the {}", ShownKey(key))
             }
             Self::RootMissing => f.write_str("there is no root directory"),
             Self::EntryName { ino, cookie } => {
-                write!(f, "inode {ino}: entry {cookie:#x} has an impossible name")
+                write!(f, "inode {ino}: entry {cookie:#x} has an invalid name")
             }
             Self::EntryHash { ino, cookie } => {
-                write!(f, "inode {ino}: entry {cookie:#x} is not where its name belongs")
+                write!(f, "inode {ino}: entry {cookie:#x} does not match the hash of its name")
             }
             Self::EntryTwice { ino, cookie } => {
-                write!(f, "inode {ino}: entry {cookie:#x} has a name that is there already")
+                write!(f, "inode {ino}: entry {cookie:#x} has the name of an earlier entry")
             }
             Self::EntryDangling { ino, cookie, target } => {
                 write!(
@@ -95,20 +95,20 @@ impl fmt::Display for Finding {
                 write!(f, "inode {ino}: directory of size {size} has {counted} entries")
             }
             Self::ParentWrong { ino, parent, expected } if ino == parent && *expected != 0 => {
-                write!(f, "inode {ino}: directory is its own parent, which should be {expected}")
+                write!(f, "inode {ino}: parent is the directory itself, but should be {expected}")
             }
             Self::ParentWrong { ino, parent, expected } => {
-                write!(f, "inode {ino}: parent is {parent}, should be {expected}")
+                write!(f, "inode {ino}: parent is {parent}, but should be {expected}")
             }
             Self::DirectoryTwice { ino } => write!(f, "inode {ino}: directory with two names"),
             Self::Unreachable { ino } => {
                 write!(f, "inode {ino}: no path from the root leads to the file")
             }
             Self::OwnParent { ino } => {
-                write!(f, "inode {ino}: directory whose only name is in itself")
+                write!(f, "inode {ino}: directory whose only name is in the directory itself")
             }
             Self::OrphanMissing { ino } => {
-                write!(f, "inode {ino}: has no links, and nothing will delete it")
+                write!(f, "inode {ino}: has neither links nor an orphan item")
             }
             Self::OrphanWrong { ino } => write!(f, "inode {ino}: its orphan item is wrong"),
             Self::InlineParts { ino } => write!(f, "inode {ino}: wrong inline parts"),
@@ -122,13 +122,19 @@ impl fmt::Display for Finding {
                 write!(f, "inode {ino}: extended attribute {offset:#x} is incomplete")
             }
             Self::XattrHash { ino, offset } => {
-                write!(f, "inode {ino}: extended attribute {offset:#x} is not where it belongs")
+                write!(
+                    f,
+                    "inode {ino}: extended attribute {offset:#x} does not match the hash of its name"
+                )
             }
             Self::XattrTwice { ino, offset } => {
-                write!(f, "inode {ino}: extended attribute {offset:#x} is there already")
+                write!(
+                    f,
+                    "inode {ino}: extended attribute {offset:#x} has the name of an earlier one"
+                )
             }
             Self::XattrFlag { ino } => {
-                write!(f, "inode {ino}: flag and extended attributes disagree")
+                write!(f, "inode {ino}: the flag for extended attributes is wrong")
             }
             Self::BlockCount { ino, blocks, counted } => {
                 write!(f, "inode {ino}: {blocks} blocks, but {counted} are mapped")
@@ -143,7 +149,10 @@ impl fmt::Display for Finding {
                 write!(f, "inode {ino}: block {block} is at {address}, not in a segment")
             }
             Self::MappingShared { ino, block, address, other } => {
-                write!(f, "inode {ino}: block {block} is at {address}, as one of inode {other}")
+                write!(
+                    f,
+                    "inode {ino}: block {block} is at {address}, like a block of inode {other}"
+                )
             }
             Self::MappingUnknown { ino, block, address } => {
                 write!(f, "inode {ino}: block {block} is at {address}; no summary confirms it")
@@ -155,19 +164,19 @@ impl fmt::Display for Finding {
                 write!(f, "usage table: no sound entries from segment {segment} on")
             }
             Self::UsageExcess { segment } => {
-                write!(f, "usage table: has segment {segment}, which does not exist")
+                write!(f, "usage table: entry for segment {segment}, which does not exist")
             }
             Self::UsageLive { segment, recorded, counted } => {
                 write!(
                     f,
-                    "segment {segment}: {recorded} live blocks, but {counted} are referred to"
+                    "segment {segment}: {recorded} live blocks recorded, but {counted} counted"
                 )
             }
             Self::UsageSums { segment } => {
                 write!(f, "segment {segment}: sums differ from those of its live blocks")
             }
             Self::UsageState { segment, state } => {
-                write!(f, "segment {segment}: cannot be {state:?}")
+                write!(f, "segment {segment}: state {state:?} is impossible")
             }
             Self::FileCount { recorded, counted } => {
                 write!(f, "the checkpoint counts {recorded} files, but there are {counted}")

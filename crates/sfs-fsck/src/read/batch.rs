@@ -96,7 +96,7 @@ fn map_data(batch: &[ChunkSummary], tree: &mut OverlayTree<'_>) -> Result<(), De
     Ok(())
 }
 
-/// Maps blocks that are overwritten in place. Returns their segment, if they lie in one.
+/// Maps blocks that are overwritten in place. Returns their segment, if they lie in a segment.
 fn apply_map(map: &Change, tree: &mut OverlayTree<'_>) -> Result<Option<u32>, DecodeError> {
     let Change::Map { ino, block, count, address } = *map else { return Ok(None) };
     let segment = map.mapped_segment(tree.volume.layout());

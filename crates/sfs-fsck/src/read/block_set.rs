@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use fixedbitset::FixedBitSet;
 
-/// Bits of a page.
+/// Number of bits in a page.
 const PAGE_BITS: u64 = 512 * 64;
 
 /// Set of block addresses.

@@ -7,7 +7,7 @@ use sfs_device::Block;
 
 use crate::read::volume::VolumeReader;
 
-/// Blocks per read request.
+/// Maximum number of blocks per read request.
 const READ_BLOCKS: usize = 256;
 
 /// Returns the summary of the chunk at `block` of `segment`, if it is sound. An unreadable block holds no

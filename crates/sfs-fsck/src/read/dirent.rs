@@ -8,10 +8,10 @@ use siphasher::sip::SipHasher13;
 use crate::read::key_range::KeyRange;
 use crate::read::overlay_tree::OverlayTree;
 
-/// Entries whose names have one hash that a directory can hold.
+/// Maximum number of entries of a directory whose names have the same hash.
 pub(crate) const COLLISIONS_MAX: u64 = 256;
 
-/// Bytes of an entry's value before its name: inode number, kind.
+/// Length in bytes of the prefix of an entry's value: inode number, kind.
 const PREFIX_LEN: usize = 9;
 
 /// Directory entry.

@@ -1,8 +1,8 @@
 //! Eras of the chunks on a volume, and the chunks that later eras have overruled.
 //!
-//! A mount continues the log at the sequence number where it ends. Chunks that the log has lost after that
-//! point may still be whole. The later era begins at or below the number of such chunks, which shows that
-//! they never took effect.
+//! A mount continues the log at the sequence number where the log ends. Chunks that the log has
+//! lost after that point may still be whole. The later era begins at or below the number of such
+//! chunks, which shows that these chunks never took effect.
 
 use std::collections::BTreeSet;
 
@@ -38,8 +38,8 @@ impl EraTable {
         Self { eras }
     }
 
-    /// Returns whether a later era has overruled the chunk with this `era` and `sequence` number. A chunk of an
-    /// unknown era never is.
+    /// Returns whether a later era has overruled the chunk with this `era` and `sequence` number. A
+    /// chunk of an unknown era is never overruled.
     pub(crate) fn is_overruled(&self, era: LogEra, sequence: u64) -> bool {
         let position = self.eras.binary_search_by_key(&era, |(era, _)| *era);
         position.is_ok_and(|index| self.eras[index].1 <= sequence)

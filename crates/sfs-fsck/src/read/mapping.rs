@@ -8,7 +8,8 @@ use sfs_core::format::{
 ///
 /// # Errors
 ///
-/// Errors of [`MappingRun::decode`], and `Corrupt` if no file has blocks as high as `key` says.
+/// Errors of [`MappingRun::decode`], and `Corrupt` if the block numbers of `key` exceed those of
+/// the largest file.
 pub(crate) fn decode_run(
     key: &Key,
     value: &[u8],

@@ -1,7 +1,7 @@
 //! Tree of a checkpoint with edits over it.
 //!
-//! A check sees the tree with the log past its checkpoint, and a repair sees what it will write. Items come
-//! in ascending order. Memory holds the edits and a bounded number of nodes.
+//! A check sees the tree with the log past its checkpoint, and a repair sees the tree that it will
+//! write. Items come in ascending order. Memory holds the edits and a bounded number of nodes.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,10 +21,10 @@ use crate::read::node::{self, NodeContent};
 use crate::read::volume::VolumeReader;
 use crate::read::walk::{LEVEL_MAX, Leaf, TreePart, TreeWalk};
 
-/// Nodes that are cached for lookups.
+/// Maximum number of nodes that are cached for lookups.
 const NODES_MAX: usize = 1024;
 
-/// Nodes between two reports of progress.
+/// Number of nodes between two reports of progress.
 const REPORT_INTERVAL_NODES: u64 = 256;
 
 /// Pointer to a root node, and its level.

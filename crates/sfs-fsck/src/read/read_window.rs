@@ -4,14 +4,14 @@ use sfs_device::Block;
 
 use crate::read::volume::VolumeReader;
 
-/// Blocks per read request.
+/// Maximum number of blocks per read request.
 const READ_BLOCKS: u32 = 256;
 
 /// Window of blocks of one segment in memory.
 #[derive(Default)]
 pub(crate) struct ReadWindow {
     first: u32,
-    /// Blocks from `first` on; `None` for an unreadable one.
+    /// Blocks from `first` on; `None` for an unreadable block.
     blocks: Vec<Option<Block>>,
 }
 

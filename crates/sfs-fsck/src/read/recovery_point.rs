@@ -31,8 +31,8 @@ pub(crate) struct RecoveryPoint {
 }
 
 impl RecoveryPoint {
-    /// Returns the newest checkpoint in a slot; or, with a finding, a newer one of which segments show that
-    /// it was durable. `None` if neither slot holds a checkpoint.
+    /// Returns the newest checkpoint in a slot; or, with a finding, a newer checkpoint that was
+    /// durable, as segments show. `None` if neither slot holds a checkpoint.
     pub(crate) fn find(
         volume: &VolumeReader<'_>,
         findings: &mut Findings,
@@ -68,9 +68,9 @@ impl RecoveryPoint {
     /// Returns a recovery point without a root, with a number of at least `number`, if segments other than
     /// the `placed` ones hold chunks from sequence number `log_end` on.
     ///
-    /// A volume with checkpoints in both slots does not need this. A crash may leave such chunks, too.
-    /// Salvage from them is safe all the same: files restored without need are reported, while skipped chunks
-    /// would be lost without a report.
+    /// A volume with checkpoints in both slots does not need this recovery point. A crash may leave
+    /// such chunks, too. Salvage from these chunks is safe all the same: files restored without
+    /// need are reported, while skipped chunks would be lost without a report.
     pub(crate) fn past_log_end(
         volume: &VolumeReader<'_>,
         log_end: u64,
@@ -107,9 +107,10 @@ impl RecoveryPoint {
     }
 }
 
-/// Returns a checkpoint newer than `record` that was durable: the log continues after it, or the log past
-/// `record` does not lead up to it. After a crash during the write of its record the log does lead up to it,
-/// and holds all that the checkpoint does.
+/// Returns a checkpoint newer than `record` that was durable: the log continues after that
+/// checkpoint, or the log past `record` does not lead up to it. After a crash during the write of a
+/// checkpoint's record, the log leads up to the checkpoint, and holds everything that the
+/// checkpoint holds.
 fn find_newer(
     volume: &VolumeReader<'_>,
     record: &CheckpointRecord,

@@ -1,7 +1,7 @@
 //! Roll-forward: the batches past the checkpoint, applied as edits of its tree.
 //!
-//! [`LogTail`] finds the next chunk, and a whole batch takes effect at its last one. Sequence numbers grow
-//! from chunk to chunk, so the loop ends with the log.
+//! [`LogTail`] finds the next chunk, and a whole batch takes effect at its last chunk. Sequence
+//! numbers grow from chunk to chunk, so the loop ends with the log.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ pub(crate) struct RollForward {
     pub(crate) time: u32,
     /// Segments with chunks past the checkpoint.
     pub(crate) segments: BTreeSet<u32>,
-    /// Released segments without a chunk since.
+    /// Released segments without chunks past the checkpoint.
     pub(crate) released: BTreeSet<u32>,
 }
 

@@ -1,9 +1,10 @@
 //! Search of all segments for nodes, owners of data blocks, and chunks past a checkpoint, whether the tree
 //! refers to them or not.
 //!
-//! The scan reads the eras of all chunks first. Then it goes through each segment once, front to back, and keeps only
-//! what concerns lost keys, chunks past the checkpoint, and a few root nodes. Chunks that a later era has overruled
-//! are left out. Salvage chooses between the versions that are found.
+//! The scan reads the eras of all chunks first. Then it goes through each segment once, front to
+//! back, and keeps only leaves and blocks with lost keys, positions of chunks, and a few root
+//! nodes. Chunks that a later era has overruled are left out. Salvage chooses between the versions
+//! that are found.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -22,7 +23,8 @@ use crate::read::overlay_tree::TreeRoot;
 use crate::read::read_window::ReadWindow;
 use crate::read::volume::VolumeReader;
 
-/// Chunks before the checkpoint that are kept for their deltas: 256 MiB of them.
+/// Maximum number of chunks before the checkpoint that are kept for their deltas, in at most 256
+/// MiB.
 const OLDER_MAX: usize = 4 << 20;
 
 /// First bytes of a summary.
@@ -31,7 +33,7 @@ const CHUNK_MAGIC: &[u8] = b"SFSc";
 /// First bytes of a node.
 const NODE_MAGIC: &[u8] = b"SFSn";
 
-/// Checkpoints whose highest nodes are kept.
+/// Maximum number of checkpoints whose highest nodes are kept.
 const ROOTS_MAX: usize = 4;
 
 /// Leaf with lost keys. The order of the fields makes the newest leaf the greatest.
@@ -114,8 +116,9 @@ pub(crate) struct SegmentScan<'l> {
 }
 
 impl<'l> SegmentScan<'l> {
-    /// Searches all segments for what concerns `lost` keys, and for chunks from sequence number `since` on.
-    /// Placed segments are skipped: users can write anything there, also a copy of a chunk.
+    /// Searches all segments for leaves and blocks with `lost` keys, and for chunks from sequence
+    /// number `since` on. Placed segments are skipped: users can write anything there, also a copy
+    /// of a chunk.
     pub(crate) fn run(
         volume: &VolumeReader<'_>,
         lost: &'l [KeyRange],
@@ -286,8 +289,8 @@ impl<'l> SegmentScan<'l> {
     }
 }
 
-/// Returns whether the item `key` may be restored from an older leaf. The usage table is counted anew, and
-/// the work of an old orphan item may be done.
+/// Returns whether the item `key` may be restored from an older leaf. Usage items may not, because
+/// the table is recounted; nor orphan items, because the deletion or truncation may be complete.
 pub(crate) fn is_restorable(key: &Key) -> bool {
     let of_volume = [ItemKind::Orphan as u8, ItemKind::Usage as u8];
     !of_volume.contains(&key.kind)

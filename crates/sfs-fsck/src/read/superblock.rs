@@ -66,7 +66,7 @@ fn refuse_newer(block: &Block) -> Result<(), FsckError> {
     }
 }
 
-/// Returns the later of a sound `first` copy and the backup, and which copy is worse.
+/// Returns the newer of a sound `first` copy and the backup, and the copy that is worse.
 fn compare_backup(
     device: &dyn Device,
     first: Superblock,

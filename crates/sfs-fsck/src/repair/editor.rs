@@ -56,7 +56,8 @@ impl TreeEditor<'_, '_> {
         any
     }
 
-    /// Deletes the item `key`, and records the loss of its content, unless it is the attributes of an inode.
+    /// Deletes the item `key`, and records the loss of its content, unless the item is the
+    /// attributes of an inode.
     pub(crate) fn drop_item(&mut self, key: Key) {
         let Key { ino, kind, offset } = key;
         self.tree.edits.delete(key);

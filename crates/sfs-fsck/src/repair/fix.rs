@@ -16,8 +16,8 @@ use crate::repair::fix_content::fix_content;
 use crate::repair::loss::Loss;
 use crate::repair::{fix_inodes, fix_names, lost_found};
 
-/// First inode number that no program allocates. Numbers between it and the limit of the format are left for
-/// new files.
+/// End of the inode numbers that a repair keeps. Numbers from here to the limit of the format are
+/// left for new files.
 const INO_END: u64 = COUNT_KEPT_MAX / 2;
 
 /// Round of fixes.

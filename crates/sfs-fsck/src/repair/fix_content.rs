@@ -51,7 +51,8 @@ pub(crate) fn fix_content(editor: &mut TreeEditor<'_, '_>, finding: &Finding) {
     }
 }
 
-/// Records the loss of `count` blocks of `ino`: within the lost keys, if some are of this file.
+/// Records the loss of `count` blocks of `ino`: within the range of the file's lost keys, if the
+/// file has any, or else in the whole file.
 fn lose_some(editor: &mut TreeEditor<'_, '_>, ino: u64, count: u64) {
     let run_len = u64::from(RUN_BLOCKS) * BLOCK_SIZE as u64;
     let end = editor.inode(ino).map_or(0, |inode| inode.size);
@@ -154,8 +155,9 @@ fn lose_block(editor: &mut TreeEditor<'_, '_>, ino: u64, block: u32) {
     let _ = editor.tree.map(ino, block, None);
 }
 
-/// Fixes a block that two files refer to. A checksum shows which of them is right. Without one, as for a
-/// block that is overwritten in place, each file gets a copy, which may be the data of the other.
+/// Fixes a block that two files refer to. A checksum shows which file owns the block. Without a
+/// checksum, as for a block that is overwritten in place, each file gets a copy, which may be the
+/// data of the other.
 fn share_block(editor: &mut TreeEditor<'_, '_>, ino: u64, block: u32, address: u64, other: u64) {
     let mapping = editor.tree.mapping(ino, block);
     if mapping.is_none_or(|mapping| mapping.checksum.is_some()) {

@@ -60,7 +60,7 @@ pub(crate) fn restore_orphan(editor: &mut TreeEditor<'_, '_>, ino: u64, name_cou
     }
 }
 
-/// Corrects the orphan item of an inode without links, and deletes any other.
+/// Corrects the orphan item of an inode without links, and deletes any other orphan item.
 pub(crate) fn correct_orphan(editor: &mut TreeEditor<'_, '_>, ino: u64) {
     let key = Key::new(0, ItemKind::Orphan, ino);
     match editor.inode(ino) {

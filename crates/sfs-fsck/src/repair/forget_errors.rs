@@ -1,7 +1,8 @@
 //! Removal of recorded errors from a volume that a check found sound.
 //!
-//! Errors that the check could not disprove stay: those of data, if it did not read data. A crash leaves the
-//! last checkpoint as it was, or the same one without the errors.
+//! Errors that the check could not disprove stay recorded: errors of data, if the check did not
+//! read data. A crash leaves the last checkpoint as it was, or the same checkpoint without the
+//! errors.
 
 use sfs_core::format::{CheckpointRecord, Remembered};
 use sfs_device::Device;
@@ -13,8 +14,8 @@ use crate::read::volume::VolumeReader;
 use crate::repair::checkpoint_slots::write_record;
 use crate::repair::superblocks::change_superblock;
 
-/// Removes the recorded errors that a check without errors has disproved; `data` is `true` if it read all
-/// data. Returns the errors that stay.
+/// Removes the recorded errors that a check without errors has disproved; `data` is `true` if the
+/// check read all data. Returns the errors that stay.
 pub(crate) fn forget_errors(device: &dyn Device, data: bool) -> Result<Remembered, FsckError> {
     let volume = VolumeReader::open(device, &mut Findings::default())?;
     let Some(record) = checkpoint::newest(&volume, &mut Findings::default()) else {

@@ -1,6 +1,6 @@
 //! Losses of a repair, as typed values with a message each.
 //!
-//! A file is unchanged if no loss names it, nor a directory on its path.
+//! A file is unchanged if no loss names the file or a directory on its path.
 
 use std::fmt;
 
@@ -21,7 +21,8 @@ pub enum Loss {
     Bytes { ino: u64, first: u64, last: u64 },
     /// Number of lost blocks of the file, within a range of bytes. The lost blocks now read as zeros.
     Blocks { ino: u64, count: u64, first: u64, last: u64 },
-    /// Another file refers to the same block of the file. The block holds the data of either.
+    /// Another file refers to a block of the file, at this address. The block holds the data of one
+    /// of the two.
     Shared { ino: u64, address: u64 },
     /// Lost bytes at the end of the file, which is shorter now.
     Tail { ino: u64, first: u64, last: u64 },
@@ -83,7 +84,7 @@ impl fmt::Display for Loss {
             Self::Shared { ino, address } => {
                 write!(
                     f,
-                    "inode {ino}: another file had block {address}, too: its content may be of either"
+                    "inode {ino}: another file has block {address}, too: the content may be of either file"
                 )
             }
             Self::Tail { ino, first, last } => {
@@ -96,7 +97,7 @@ impl fmt::Display for Loss {
             Self::Xattr { ino } => write!(f, "inode {ino}: an extended attribute lost"),
             Self::Names { ino, count } => write!(f, "inode {ino}: {count} names lost"),
             Self::Item { ino, kind } => {
-                write!(f, "inode {ino}: an item of kind {kind} without a use was removed")
+                write!(f, "inode {ino}: an unused item of kind {kind} was removed")
             }
             Self::Nameless { ino } => write!(f, "inode {ino}: name lost: now in /lost+found"),
         }

@@ -1,7 +1,7 @@
 //! `/lost+found`: new names for inodes that no path reaches.
 //!
-//! An inode that is reachable from another unreachable one keeps its name there. Link counts are left to the
-//! next check.
+//! An inode that has a name in an unreachable directory keeps that name. The next round of fixes
+//! corrects link counts.
 
 use sfs_core::format::{FileKind, Inode, ROOT_INO};
 
@@ -13,10 +13,10 @@ use crate::repair::loss::Loss;
 /// Name of the directory.
 const NAME: &str = "lost+found";
 
-/// Gives a new name to each of the `unreachable` inodes that has none.
+/// Gives a new name to each of the `unreachable` inodes that has no name.
 ///
-/// Unreachable inodes that all have names form rings of directories. If also no other findings are left
-/// (`is_all`), the first one loses its names and gets a new one.
+/// Unreachable inodes that all have names form rings of directories. If no other findings are left
+/// (`is_all`), the first inode of such a list loses its names and gets a new name.
 pub(crate) fn adopt_unreachable(
     editor: &mut TreeEditor<'_, '_>,
     namespace: &NamespaceCheck,
@@ -50,8 +50,8 @@ fn adopt(editor: &mut TreeEditor<'_, '_>, ino: u64) {
     editor.lose(Loss::Nameless { ino });
 }
 
-/// Returns the inode number of `/lost+found`, and makes the directory if there is none. `+` is appended while
-/// something else has the name.
+/// Returns the inode number of `/lost+found`, and makes the directory if there is none. Appends `+`
+/// to the name as long as a file that is no directory has the name.
 fn lost_found(editor: &mut TreeEditor<'_, '_>) -> u64 {
     let mut name = NAME.to_owned();
     loop {

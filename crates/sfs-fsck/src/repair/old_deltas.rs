@@ -1,7 +1,7 @@
 //! Changes of lost keys in the deltas before the checkpoint.
 //!
-//! A batch counts only if all its chunks are there and form one chain. A delta does not override a newer
-//! leaf: each change comes with its sequence number, by which salvage decides.
+//! A batch counts only if all its chunks are present and form one chain. A delta does not override
+//! a newer leaf: salvage compares the sequence number of each change with that of the leaf.
 
 use std::ops::RangeInclusive;
 
@@ -17,9 +17,9 @@ use crate::read::volume::VolumeReader;
 
 /// Change of lost items by a delta.
 pub(crate) enum OldChange {
-    /// An item has this value, or is deleted.
+    /// An item gets a value, or is deleted (`None`).
     Item(Key, Option<Vec<u8>>),
-    /// Blocks of a file, with both ends of the range, are unmapped.
+    /// Blocks of a file are unmapped; the range includes both ends.
     Unmap(u64, RangeInclusive<u32>),
 }
 
@@ -64,8 +64,8 @@ fn apply(
     each: &mut impl FnMut(OldChange, u64),
 ) {
     let (key, value) = match change {
-        // The content of blocks that are overwritten in place has no checksum, so a lost run cannot get them
-        // back.
+        // Blocks that are overwritten in place have no checksum, so salvage does not map such
+        // blocks.
         Change::NextIno(_) | Change::Release { .. } | Change::Map { .. } => return,
         Change::Unmap { ino, first, last } => {
             if unmap(scan, ino, first, last, sequence) {

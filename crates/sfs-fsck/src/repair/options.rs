@@ -1,13 +1,14 @@
-//! Options of a repair.
+//! Options that the caller of a repair chooses.
 
 use sfs_core::format::Timestamp;
 
-/// Extent of a repair.
+/// Options of a repair.
 #[derive(Clone, Copy, Debug)]
 pub struct RepairOptions {
-    /// Read all data, and unmap blocks that do not match their checksums.
+    /// `true` if all data is read, and blocks that do not match their checksums are unmapped.
     pub data: bool,
-    /// Repair only if the fixes of all findings are safe ([`crate::Finding::is_safe`]).
+    /// `true` if a repair is made only if the fixes of all findings are safe
+    /// ([`crate::Finding::is_safe`]).
     pub preen: bool,
     /// Present time, for new inodes.
     pub now: Timestamp,

@@ -31,7 +31,7 @@ use crate::repair::rewrite::Rewrite;
 use crate::repair::salvage::salvage;
 use crate::repair::superblocks::write_superblocks;
 
-/// Rounds of fixes after which a repair gives up. Each round causes few new findings.
+/// Number of rounds of fixes after which a repair gives up. Each round causes few new findings.
 const ROUNDS_MAX: usize = 64;
 
 /// Result of a pass.
@@ -46,9 +46,9 @@ pub(crate) struct PassResult {
 /// Numbers of planned copies of blocks.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CopyCounts {
-    /// Copies that were written.
+    /// Number of copies that were written.
     pub(crate) made: usize,
-    /// Copies that wait for the space of the blocks copied before.
+    /// Number of copies for a later pass, which has the space of the blocks that were copied.
     pub(crate) postponed: usize,
 }
 
@@ -111,8 +111,8 @@ fn point_past_log_end(
     RecoveryPoint::past_log_end(volume, log_end, &placed, checked.record.number, listener)
 }
 
-/// Empties the slots whose checkpoint has an impossible number or count. The new checkpoint may have a lower
-/// number than such a one in the other slot.
+/// Empties the slots whose checkpoint has an impossible number or count. The new checkpoint may
+/// have a lower number than an impossible checkpoint in the other slot.
 fn clear_impossible_slots(device: &Arc<dyn Device>) -> Result<(), FsckError> {
     let volume = VolumeReader::open(&**device, &mut Findings::default())?;
     let mut left = Findings::default();
@@ -127,7 +127,7 @@ fn clear_impossible_slots(device: &Arc<dyn Device>) -> Result<(), FsckError> {
     Ok(())
 }
 
-/// Refuses to write to a volume with a feature that a writer has to know.
+/// Refuses to write to a volume with an unknown feature that a writer has to know.
 fn refuse_newer(volume: &VolumeReader<'_>, record: &CheckpointRecord) -> Result<(), FsckError> {
     let of_superblock = volume.superblock.write_incompatibility();
     match of_superblock.or(record.extensions.incompatibility(true)) {
@@ -296,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    /// Operators look for the lost part of the log on the device: a segment is named by its first block.
+    /// An operator finds the lost part of the log on the device by the first block of its segment.
     #[test]
     fn a_loss_in_a_segment_has_the_address_of_its_first_block() {
         let layout = Layout::new(1 << 16, 256, 0).expect("a layout");

@@ -20,10 +20,10 @@ use crate::read::usage::UsageEntries;
 use crate::read::walk::{Leaf, TreePart};
 use crate::repair::plan::RepairPlan;
 
-/// Blocks that are copied at once.
+/// Number of blocks that are copied at once.
 const COPY_BATCH_BLOCKS: usize = 256;
 
-/// Nodes between two reports of progress.
+/// Number of nodes between two reports of progress.
 const REPORT_INTERVAL_NODES: u64 = 256;
 
 /// Inputs for writing a repaired tree.
@@ -35,15 +35,16 @@ pub(crate) struct Rewrite<'d> {
     /// Lower bound of the present time, in ticks.
     pub(crate) time: u32,
     pub(crate) usage: &'d UsageEntries,
-    /// Segments that hold something the repair, or a repeated one, needs.
+    /// Segments whose content this repair, or a repetition of the repair, needs.
     pub(crate) needed: BTreeSet<u32>,
     /// Segments with blocks that are overwritten in place.
     pub(crate) placed: BTreeSet<u32>,
 }
 
 impl Rewrite<'_> {
-    /// Returns the planned copies that fit into the Clean segments beside the tree. Only whole segments are
-    /// copied, those with the fewest copies first: each one becomes free for others.
+    /// Returns the planned copies that fit into the Clean segments beside the tree. All planned
+    /// copies of a segment are made or none. The segments with the fewest copies come first, as
+    /// each of them becomes free for later copies.
     pub(crate) fn affordable_copies(
         &self,
         tree: &OverlayTree<'_>,
@@ -58,7 +59,7 @@ impl Rewrite<'_> {
         }
         let is_clean = |entry: &UsageEntry| entry.state == SegmentState::Clean;
         let clean = self.segments().iter().filter(|entry| is_clean(entry)).count();
-        // A fourth is for the tree; and each chunk has a summary.
+        // A quarter of the Clean segments is for the tree, and each chunk has a summary.
         let blocks = clean * 3 / 4 * (layout.segment_blocks as usize - 2);
         let copies_max = blocks - blocks / COPY_BATCH_BLOCKS;
         let mut segments: Vec<Vec<(u64, u32)>> = by_segment.into_values().collect();
@@ -157,8 +158,8 @@ fn copy_blocks(
     Ok(())
 }
 
-/// Keeps `leaf` in its place if none of its items changes, and no item is of the volume itself. Otherwise
-/// writes its items with the edits.
+/// Keeps `leaf` in its place if none of its items changes, the plan does not rewrite the leaf, and
+/// no item is of the volume itself. Otherwise writes the items of the leaf with the edits.
 fn write_leaf(
     rebuild: &Rebuild,
     tree: &OverlayTree<'_>,

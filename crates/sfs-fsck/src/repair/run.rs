@@ -20,7 +20,7 @@ use crate::repair::loss::Loss;
 use crate::repair::options::RepairOptions;
 use crate::repair::pass::{PassResult, run_pass};
 
-/// Bound on the passes over a volume that is so full that copies wait for each other.
+/// Maximum number of passes over a volume that is so full that copies wait for each other.
 const PASSES_MAX: usize = 256;
 
 /// Result of a repair.
@@ -43,8 +43,8 @@ impl RepairOutcome {
     }
 }
 
-/// Repairs the volume on `device`, which nothing else may use meanwhile. If no error is left, recorded errors
-/// are removed; those of data only if all data was read.
+/// Repairs the volume on `device`, which nothing else may use meanwhile. If no error is left,
+/// recorded errors are removed; recorded errors of data are removed only if all data was read.
 ///
 /// # Errors
 ///

@@ -134,8 +134,8 @@ fn fill_from_deltas(
     })
 }
 
-/// Unmaps `blocks` of `ino` in the runs that were taken from leaves before chunk number `sequence`. Without that
-/// the blocks of a deleted file would seem to be a file without attributes.
+/// Unmaps `blocks` of `ino` in the runs that were taken from leaves before chunk number `sequence`.
+/// Otherwise the blocks of a deleted file would seem to be a file without attributes.
 fn unmap(
     tree: &mut OverlayTree<'_>,
     covered: &CoveredKeys,

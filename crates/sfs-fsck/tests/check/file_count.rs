@@ -49,7 +49,7 @@ fn repaired(volume: &ForgedVolume, preen: bool) -> (Arc<dyn Device>, RepairOutco
 #[test]
 fn the_number_of_files_is_checked() {
     assert_eq!(errors(&counting(INODES).build()), []);
-    assert_eq!(errors(&populated().build()), [], "a checkpoint need not state it");
+    assert_eq!(errors(&populated().build()), [], "a checkpoint need not state the number");
     for recorded in [0, INODES - 1, INODES + 1, 1 << 60] {
         let found = errors(&counting(recorded).build());
         assert_eq!(found, [Finding::FileCount { recorded, counted: INODES }]);
@@ -58,7 +58,7 @@ fn the_number_of_files_is_checked() {
     assert_eq!(finding.to_string(), "the checkpoint counts 3 files, but there are 6");
 }
 
-/// The log past a checkpoint changes the number; the checkpoint states that of its own tree.
+/// The log past a checkpoint changes the number of files, but a checkpoint states that of its tree.
 #[test]
 fn files_past_the_checkpoint_do_not_count() {
     let device = fresh(16 << 20);

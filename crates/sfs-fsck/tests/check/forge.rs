@@ -41,7 +41,7 @@ pub(crate) struct Forge {
     pub(crate) items: BTreeMap<Key, Vec<u8>>,
     /// Changes the drafts of the nodes, children before parents, root last.
     pub(crate) on_drafts: Hook<Vec<NodeDraft>>,
-    /// Changes the bytes of a node of this level.
+    /// Changes the bytes of a node, whose level is the first argument.
     pub(crate) on_node: NodeHook,
     /// Changes the usage table.
     pub(crate) on_usage: Hook<Vec<UsageEntry>>,

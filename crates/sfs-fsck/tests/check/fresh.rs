@@ -132,7 +132,8 @@ fn an_interrupted_mkfs_leaves_no_volume() {
         let all = flushes(&events);
         for len in 0..events.len() {
             let (before, after) = events.split_at(len);
-            // The old volume may be whole until the first flush, the new one from the last write on.
+            // The old volume may be whole until the first flush, and the new volume from the last
+            // write on.
             if flushes(before) == 0 || flushes(after) == 1 {
                 continue;
             }
@@ -170,7 +171,7 @@ fn a_damaged_newest_checkpoint_is_reported_and_its_root_found() {
     assert_eq!(errors.collect::<Vec<_>>(), [&sfs_fsck::Finding::CheckpointLost { number: 3 }]);
     let mounted = Volume::open(Arc::new(image.snapshot()), VolumeOptions::default(), NOW);
     let refused =
-        mounted.err().expect("a mount without checkpoint 3 would lose what it alone holds");
+        mounted.err().expect("a mount without checkpoint 3 would lose the newest changes");
     assert!(
         matches!(&refused, Error::Corrupt(damage) if damage.structure == Structure::Checkpoint),
         "{refused}"

@@ -133,7 +133,7 @@ fn deltas_are_checked() {
     }
 }
 
-/// A mount refuses a volume with such a delta. A repair drops the whole batch.
+/// A mount refuses a volume with an invalid change. A repair drops the whole batch.
 #[test]
 fn an_invalid_change_is_found_and_ends_the_log() {
     let layout = populated().superblock.layout;

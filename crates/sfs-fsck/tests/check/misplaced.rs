@@ -77,7 +77,7 @@ fn two_paths_to_one_leaf_are_refused() {
     }));
     let refused = set_xattr(&volume, FILE, b"x").expect_err("the second path is wrong");
     assert!(is_out_of_order(&refused), "{refused}");
-    assert!(volume.attributes(FILE).is_ok(), "the first is right");
+    assert!(volume.attributes(FILE).is_ok(), "the first path is right");
     volume.close().expect("an unmount");
 }
 
@@ -132,7 +132,7 @@ fn deletion_of_an_orphan_with_many_paths_to_it_ends() {
     let mut forge = with_drafts(many_paths_to_an_orphan);
     forge.inode(GONE, &Inode { links: 0, ..forge::file(FileKind::Regular, 1 << 30) });
     forge.put(Key::new(0, ItemKind::Orphan, GONE), vec![0; 8]);
-    // As many runs as one step deletes make a second step necessary.
+    // One step deletes this number of runs, so the deletion needs a second step.
     for run in 0..128 {
         let mapping = Mapping { address: 5, checksum: Some(1), history: History::plain(2, 9) };
         forge.map(GONE, run * RUN_BLOCKS, mapping);
@@ -145,7 +145,7 @@ fn deletion_of_an_orphan_with_many_paths_to_it_ends() {
             Ok(work) => panic!("{work:?} after {steps} steps"),
             Err(error) => break error,
         }
-        assert!(steps < 9, "the repair has no end");
+        assert!(steps < 9, "the deletion does not end");
     };
     assert!(is_out_of_order(&refused), "{refused}");
     let refused = volume.audit().expect_err("an entry of the root is wrong");

@@ -125,9 +125,12 @@ fn a_directory_that_is_its_own_parent_is_reported_as_such() {
         forge.on_record = Box::new(|record| record.next_ino = NEXT_INO + 1);
     });
     assert_eq!(found, [Finding::OwnParent { ino: NEXT_INO }]);
-    assert_eq!(found[0].to_string(), "inode 21: directory whose only name is in itself");
+    assert_eq!(
+        found[0].to_string(),
+        "inode 21: directory whose only name is in the directory itself"
+    );
     let found = forged(|forge| forge.change_inode(SUB, |inode| inode.parent = SUB));
-    let text = format!("inode {SUB}: directory is its own parent, which should be {ROOT_INO}");
+    let text = format!("inode {SUB}: parent is the directory itself, but should be {ROOT_INO}");
     assert_eq!(found[0].to_string(), text);
 }
 

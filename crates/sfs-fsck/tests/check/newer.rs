@@ -1,4 +1,4 @@
-//! Additions of a newer program: kept, skipped, or refused by name.
+//! Additions of a newer program: kept, skipped, or refused with an error that names the addition.
 
 use std::sync::Arc;
 

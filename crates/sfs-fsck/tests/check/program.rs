@@ -62,7 +62,7 @@ fn a_sound_volume_exits_with_0_for_all_options() {
     assert!(before == std::fs::read(&path).expect("the image"), "nothing was written");
 }
 
-/// A repair without `--data` calls a volume clean whose data is damaged: the line says that data was not
+/// A repair without `--data` does not find damaged data, so its closing line says that data was not
 /// read.
 #[test]
 fn a_repair_that_reads_no_data_says_so() {
@@ -87,7 +87,7 @@ fn dangling_names() -> ForgedVolume {
     forge.build()
 }
 
-/// Many findings of one kind were one line each.
+/// Without `-v`, five findings of a kind have a line each, and one line counts the others.
 #[test]
 fn findings_of_one_kind_are_grouped() {
     let directory = directory();
@@ -104,7 +104,7 @@ fn findings_of_one_kind_are_grouped() {
     assert!(text.lines().count() > 122 && !text.contains(" more of this kind"), "{text}");
 }
 
-/// A repair named fifty lost files of each kind and counted the others, and no later run could name those.
+/// No later run can name the losses of a repair, so the repair names each loss.
 #[test]
 fn a_repair_names_every_loss() {
     let directory = directory();
@@ -130,7 +130,10 @@ fn preening_skips_an_unmounted_volume() {
         let output = fsck(&[arguments], &path);
         assert_eq!(code(&output), 0);
         let text = String::from_utf8(output.stdout).expect("UTF-8");
-        assert!(text.ends_with(": clean: it was unmounted; -f checks it\n"), "{text}");
+        assert!(
+            text.ends_with(": clean: the volume was unmounted; -f checks it in full\n"),
+            "{text}"
+        );
     }
     assert_eq!(code(&fsck(&["-a", "-f"], &path)), 1);
     assert_eq!(code(&fsck(&["-n"], &path)), 0);
@@ -150,7 +153,7 @@ fn damage_exits_with_4_until_it_is_repaired() {
     let path = image(&directory, &forge.build());
     let before = std::fs::read(&path).expect("the image");
     for (arguments, message) in
-        [("-n", ""), ("-pf", "run sfs-fsck -y: a repair may lose something")]
+        [("-n", ""), ("-pf", "a repair may lose data; run sfs-fsck -y to repair")]
     {
         let output = fsck(&[arguments], &path);
         assert_eq!(code(&output), 4, "{arguments}");
@@ -210,14 +213,14 @@ fn an_unusable_device_exits_with_8() {
     let file = File::create(&path).expect("a file");
     file.set_len(1 << 20).expect("the size of the image");
     file.write_all_at(b"XFSB", 0).expect("the content of the image");
-    expect(&path, "not an SFS volume, but: XFS filesystem");
+    expect(&path, "not an SFS volume; found: XFS filesystem");
     let path = image(&directory, &populated().build());
     let file = File::options().write(true).open(&path).expect("the image");
     file.set_len(8 << 20).expect("the size of the image");
     expect(
         &path,
-        "the device has 2048 blocks and its volume 4096: \
-         a truncated image, or the wrong partition table",
+        "the device has 2048 blocks, but its volume has 4096: \
+         the image is truncated, or the partition table is wrong",
     );
     file.lock().expect("a lock");
     expect(&path, "is mounted or in use; unmount it first");

@@ -9,13 +9,13 @@ use super::fixture::{errors, populated};
 use super::forge::NEXT_INO;
 use super::forged_volume::encode_delta;
 
-/// A mount refuses a volume with such a release, so a check must find it, too.
+/// A mount refuses a volume with such a release, so a check must find the release, too.
 #[test]
 fn a_release_of_a_segment_that_is_not_drained_is_found() {
     let mut wrong = Vec::new();
     let cases: [(&str, &[(u32, u64)]); 6] = [
         ("the Open segment of a head", &[(1, 0)]),
-        ("the metadata head's", &[(0, 0)]),
+        ("the Open segment of the metadata head", &[(0, 0)]),
         ("a Sealed segment", &[(5, 0)]),
         ("a Clean segment", &[(9, 77)]),
         ("no segment", &[(u32::MAX, 0), (u32::MAX, u64::MAX)]),
@@ -41,7 +41,7 @@ fn a_release_of_a_segment_that_is_not_drained_is_found() {
             wrong.push(what);
         }
     }
-    assert!(wrong.is_empty(), "refused, but nothing is wrong: {wrong:?}");
+    assert!(wrong.is_empty(), "a mount refuses the volume, but a check finds no errors: {wrong:?}");
 }
 
 /// The forged release names a segment after the last one.

@@ -1,5 +1,5 @@
-//! Recorded errors of earlier mounts: `-a` checks a volume with some, and a check without errors removes
-//! them.
+//! Recorded errors of earlier mounts: `-a` checks a volume that has recorded errors, and a check
+//! without errors removes the record.
 
 use std::fs::{File, read};
 use std::os::unix::fs::FileExt;
@@ -61,7 +61,8 @@ fn with_rotten_data() -> Arc<RamDevice> {
     device
 }
 
-/// A mount of such a volume fails and cannot record the error. `sfs-fsck -a` once called the volume clean.
+/// A mount of such a volume fails and cannot record the error, so `sfs-fsck -a` must read the nodes
+/// from the root to the root directory. Otherwise `sfs-fsck -a` would call the volume clean.
 #[test]
 fn a_volume_with_a_destroyed_root_is_checked_though_it_was_unmounted() {
     let device = with_file();
@@ -116,7 +117,8 @@ fn newest(device: &dyn Device) -> Value {
     slots[if is_first { "slot 0" } else { "slot 1" }].clone()
 }
 
-/// `sfs-fsck -a` once printed "clean: it was unmounted" after a mount had found a wrong checksum.
+/// `sfs-fsck -a` once printed "clean: the volume was unmounted" after a mount had found a wrong
+/// checksum.
 #[test]
 fn a_volume_with_recorded_errors_is_checked_though_it_was_unmounted() {
     let device = with_rotten_data();
@@ -128,7 +130,7 @@ fn a_volume_with_recorded_errors_is_checked_though_it_was_unmounted() {
         .open(image.path())
         .and_then(|file| file.write_all_at(&[0; 4096], root * 4096))
         .expect("the image");
-    image.expect(&["-a"], 4, &["checksum", "met: wrong checksum of data: block"]);
+    image.expect(&["-a"], 4, &["checksum", "earlier error: wrong checksum of data: block"]);
 
     device.write(root, &[&[Block::ZERO]], Stream::default()).expect("RAM");
     let mounted = Volume::open(device, VolumeOptions::default(), NOW);
@@ -140,21 +142,25 @@ fn recorded_data_errors_are_removed_by_a_check_of_data() {
     let device = with_rotten_data();
     let image = ImageFile::of(&*device);
     let before = read(image.path()).expect("the image");
-    let met = "met: wrong checksum of data: block";
+    let met = "earlier error: wrong checksum of data: block";
     image.expect(&["-n"], 0, &[met, "clean, 1 files"]);
     let (_, text) = image.fsck(&["-n", "--json"]);
     let json: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(json["remembered"]["errors"][0]["kind"], "data");
     assert_eq!(json["remembered"]["errors"][0]["count"], 1);
     assert_eq!(json["remembered"]["failure"], Value::Null);
-    assert!(json.get("remembered_left").is_none(), "nothing was to be forgotten");
+    assert!(json.get("remembered_left").is_none(), "-n removes no recorded errors");
     for arguments in [&["-a"][..], &["-y"], &["-a"]] {
-        image.expect(arguments, 0, &[met, "data was not read: errors met in data stay recorded"]);
+        image.expect(
+            arguments,
+            0,
+            &[met, "recorded errors of data stay, because data was not read"],
+        );
     }
     assert!(before == read(image.path()).expect("the image"), "nothing was written");
     image.expect(&["-a", "--data"], 4, &[met, "run sfs-fsck -y"]);
-    image.expect(&["-y", "--data"], 1, &[met, "lost: ", "the errors that were met are forgotten"]);
-    image.expect(&["-a"], 0, &["clean: it was unmounted"]);
+    image.expect(&["-y", "--data"], 1, &[met, "lost: ", "the recorded errors are removed"]);
+    image.expect(&["-a"], 0, &["clean: the volume was unmounted"]);
     image.expect(&["-n", "--data"], 0, &["clean, 1 files"]);
 }
 
@@ -182,7 +188,7 @@ fn a_recorded_failure_is_removed_by_a_check_without_errors() {
     assert_eq!(failure(&device)["kind"], "write");
     let image = ImageFile::of(&device);
     image.expect(&["-n"], 0, &["ended writing: write that the device failed: block"]);
-    image.expect(&["-a"], 0, &["ended writing: ", "the errors that were met are forgotten"]);
+    image.expect(&["-a"], 0, &["ended writing: ", "the recorded errors are removed"]);
     let (_, text) = image.fsck(&["-n"]);
     assert!(!text.contains("ended writing"), "{text}");
 
@@ -196,7 +202,7 @@ fn a_recorded_failure_is_removed_by_a_check_without_errors() {
     volume.lookup(ROOT_INO, b"synced").expect("the synced file");
 }
 
-/// The power may fail right after fsync(2) returns, by either path of fsync.
+/// The power may fail right after fsync(2) returns. The test takes both paths of fsync.
 #[test]
 fn a_failure_is_in_the_superblock_before_fsync_returns() {
     for through_handle in [false, true] {
@@ -268,9 +274,13 @@ fn a_malformed_record_of_errors_is_counted_and_removed() {
     });
     let device = Arc::new(forge.build().device.snapshot());
     let image = ImageFile::of(&*device);
-    image.expect(&["-n"], 0, &["the record of the errors that were met makes no sense", "clean"]);
-    image.expect(&["-a"], 0, &["makes no sense", "the errors that were met are forgotten"]);
-    image.expect(&["-a"], 0, &["clean: it was unmounted"]);
+    image.expect(&["-n"], 0, &["the record of earlier errors is damaged", "clean"]);
+    image.expect(
+        &["-a"],
+        0,
+        &["the record of earlier errors is damaged", "the recorded errors are removed"],
+    );
+    image.expect(&["-a"], 0, &["clean: the volume was unmounted"]);
     for _ in 0..2 {
         let volume = open(&device);
         assert_eq!(volume.remembered().errors.count(ErrorKind::Volume), 1);

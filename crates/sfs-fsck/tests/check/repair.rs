@@ -123,7 +123,7 @@ fn the_usage_table_is_recounted_by_a_repair() {
     expect_repair(|table| table[1].state = SegmentState::Sealed);
     expect_repair(|table| table[7].state = SegmentState::Open);
     expect_repair(|table| table[1].state = SegmentState::Clean);
-    // Empty segments in a state that no event ends. The repair must use their space.
+    // No event ends these states of an empty segment, so the repair must release its space.
     for state in [SegmentState::Sealed, SegmentState::InPlace] {
         let repaired = repair_forged(|forge| {
             let lock_up = move |entry: &mut sfs_core::format::UsageEntry| entry.state = state;
@@ -443,7 +443,8 @@ fn a_checkpoint_with_impossible_counts_is_ignored() {
     let forged = sfs_core::format::CheckpointRecord { number: 1 << 61, ..forged };
     volume.write_record(0, &forged);
     repair_and_mount(&volume).expect(&[]).expect_content();
-    // An inode number above the limit is dropped; the highest below it leaves numbers for new files.
+    // An inode number above the limit is dropped. The highest number below the limit is kept, and
+    // leaves numbers for new files.
     for (ino, is_kept) in [(1 << 61, false), ((1 << 60) - 1, true)] {
         let repaired = repair_forged(|forge| {
             forge.inode(ino, &file(FileKind::Fifo, 0));

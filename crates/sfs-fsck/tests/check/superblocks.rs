@@ -46,7 +46,7 @@ fn expect_note(volume: &ForgedVolume, finding: &Finding, counts: &Superblock) {
     let backup = counts.layout.backup;
     for preen in [true, false] {
         let device: Arc<dyn Device> = Arc::new(volume.device.snapshot());
-        assert!(!sfs_fsck::is_unmounted(&*device).expect("a volume"), "-p reads on");
+        assert!(!sfs_fsck::is_unmounted(&*device).expect("a volume"), "-p must check the volume");
         let repaired = repair_with(&device, preen, false);
         assert!(repaired.after.is_some(), "the volume was repaired");
         assert_eq!((read(&*device, 4), read(&*device, backup)), (counts.clone(), counts.clone()));
@@ -95,7 +95,7 @@ fn different_copies_of_one_generation_or_of_two_volumes_are_an_error() {
         let device: Arc<dyn Device> = Arc::new(volume.device.snapshot());
         let repaired = repair_with(&device, false, false);
         assert_eq!(repaired.errors_left(), 0);
-        assert_eq!(read(&*device, superblock.layout.backup), superblock, "the first one counts");
+        assert_eq!(read(&*device, superblock.layout.backup), superblock, "the first copy is kept");
         let mounted =
             sfs_core::Volume::open(device, VolumeOptions::default(), NOW).expect("a mount");
         assert_eq!(mounted.superblock().uuid, superblock.uuid);
@@ -147,8 +147,8 @@ fn order(events: &[Event]) -> Vec<Option<u64>> {
     events.iter().filter_map(address).collect()
 }
 
-/// A program for version 1 must refuse the volume before anything else of the repair is on it. One copy of
-/// the superblock is whole at every moment.
+/// A program for version 1 must refuse the volume before the repair writes anything else to it. One
+/// copy of the superblock is whole at every moment.
 #[test]
 fn a_repair_of_version_1_first_brings_the_superblock_to_version_2() {
     let superblock = populated().superblock;
@@ -294,7 +294,7 @@ fn a_repair_and_a_mount_keep_only_extensions_of_class_keep() {
     let repaired: Arc<dyn Device> = Arc::new(volume.device.snapshot());
     assert_eq!(repair_with(&repaired, false, false).errors_left(), 0);
     let record = newest(&*repaired, &volume.superblock);
-    assert!(record.number > volume.record.number, "the repair has written one");
+    assert!(record.number > volume.record.number, "the repair has written a checkpoint");
     // A repair counts the files, which the forged checkpoint did not state.
     let mut kept = kept;
     FileCount(6).put_into(&mut kept);

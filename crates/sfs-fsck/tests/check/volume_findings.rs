@@ -124,7 +124,7 @@ fn checkpoints_are_checked() {
         ]
     );
 
-    // A count below the limit for stored counts leaves a mount enough room to count on.
+    // A count below the limit for stored counts can still grow during a mount.
     let counts: [fn(&mut CheckpointRecord) -> &mut u64; 7] = [
         |record| &mut record.number,
         |record| &mut record.next_sequence,
@@ -150,7 +150,7 @@ fn checkpoints_are_checked() {
         }
     }
 
-    // A chunk appended at such a head would overwrite a live block.
+    // A chunk appended at a head that was moved back would overwrite a live block.
     for (head, back) in [(0, 1), (1, 1), (0, 3), (1, 3)] {
         let mut forge = populated();
         forge.on_record = Box::new(move |record| record.heads[head].next_block -= back);
@@ -211,7 +211,7 @@ fn nodes_are_checked() {
     // A level that does not match that of the parent.
     let found = damaged(|bytes| bytes[34] = 3, 0);
     let count = found.len();
-    assert!(count > 0, "levels");
+    assert!(count > 0, "a wrong level is found");
     for finding in found {
         assert!(
             matches!(finding, Finding::NodeLevel { level: 3, expected: 0, .. })

@@ -121,7 +121,7 @@ pub(crate) fn write_more(volume: &Volume) -> sfs_core::Result<()> {
     volume.sync_all()
 }
 
-/// Returns all files of the volume on `device`. An unreadable file panics.
+/// Returns all files of the volume on `device`. Panics if a file is unreadable.
 pub(crate) fn tree(device: Arc<RamDevice>) -> FileTree {
     let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
     let volume = Volume::open(device, options, NOW).expect("a mount");

@@ -1,24 +1,26 @@
 //! CPU affinity of a ring's thread: the processor whose requests it serves, or every processor.
 //!
-//! A process that waits for a reply shares a processor with the thread that gives it, so that no other processor
-//! must be woken. Read-ahead and write-back are better served on another processor, beside the process that causes
-//! them. The thread counts both kinds of requests and moves when one outweighs the other. An error of the system is
-//! ignored.
+//! A process that waits for a reply shares a processor with the thread that sends the reply, so
+//! that no other processor must be woken. Read-ahead and write-back are better served on another
+//! processor, beside the process that causes them. The thread counts both kinds of requests and
+//! moves when one kind outweighs the other. An error of the system is ignored.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::protocol::fuse_operation::{FuseOperation, ReadArgs, WriteArgs};
 
-/// Length of a READ from which it is likely to be read-ahead, in bytes.
+/// Minimum length of a READ that is likely to be read-ahead, in bytes.
 const AHEAD_MIN: usize = 32 << 10;
 
-/// Weight of a request that a process waits for, and bytes of other requests that weigh one. A small WRITE from the
-/// cache may come with several requests for names.
+/// Weight of a request that a process waits for. A small WRITE from the cache may come with several
+/// requests for names.
 const AWAITED: usize = 2;
+
+/// Number of bytes of a stream that have weight 1; each request of a stream has one unit more.
 const STREAMED_LEN: usize = 32 << 10;
 
-/// Weight of an FSYNC as bytes of a stream. A process waits for it, but its server waits for the device, whose
-/// interrupt may arrive on another processor.
+/// Weight of an FSYNC as bytes of a stream. A process waits for the FSYNC, but its server waits for
+/// the device, whose interrupt may arrive on another processor.
 const SYNC_LEN: usize = 64 << 10;
 
 /// Weight by which one kind must exceed the other before the thread moves: 1 MiB of a stream.
@@ -35,8 +37,8 @@ pub(crate) struct CpuAffinity {
 }
 
 impl CpuAffinity {
-    /// Returns the affinity of the calling thread, which serves requests of `processor`; `None` if it may not run
-    /// there.
+    /// Returns the affinity of the calling thread, which serves requests of `processor`; `None` if
+    /// the thread may not run there.
     pub(crate) fn of(processor: u16) -> Option<Self> {
         let all = sched_getaffinity(None).ok()?;
         let processor = usize::from(processor);
@@ -68,7 +70,7 @@ impl CpuAffinity {
     }
 }
 
-/// Bytes of a request that no process is likely to wait for on its own.
+/// Returns the bytes of a request for which probably no process waits; `None` for another request.
 fn streamed(operation: &FuseOperation<'_>) -> Option<usize> {
     match operation {
         FuseOperation::Read(ReadArgs { size, .. }) => {
@@ -128,7 +130,7 @@ mod tests {
             assert_eq!(serve(&write(&small, false), 1), all);
             assert_eq!(serve(&sync, 1), all);
         }
-        assert_eq!(serve(&LOOKUP, 5), all, "a few are no reason to move");
+        assert_eq!(serve(&LOOKUP, 5), all, "a few requests are no reason to move");
         assert_eq!(serve(&LOOKUP, 100), [last]);
         assert_eq!(serve(&write(&large, true), 1), all);
     }

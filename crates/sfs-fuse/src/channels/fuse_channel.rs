@@ -15,7 +15,7 @@ use crate::protocol::message::Message;
 
 const FUSE_DEVICE: &str = "/dev/fuse";
 
-/// Bytes in front of the data of a WRITE.
+/// Number of bytes in front of the data of a WRITE.
 const FIXED_LEN: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
 /// Smallest buffer that the kernel reads into.
@@ -56,8 +56,9 @@ impl FuseChannel {
         Self(file)
     }
 
-    /// Opens another channel to the same mount. Requests that are read from it are answered on it, without the
-    /// locks of this one. A kernel that cannot do this gets a duplicate of the descriptor.
+    /// Opens another channel to the same mount. Requests that are read from the new channel are
+    /// answered on it, without the locks of this channel. If the kernel cannot open another
+    /// channel, returns one with a duplicate of the descriptor.
     pub(crate) fn another(&self) -> io::Result<Self> {
         let opened = OpenOptions::new().read(true).write(true).open(FUSE_DEVICE);
         let cloned = opened.and_then(|file| fuse_syscalls::attach(&file, &self.0).map(|()| file));

@@ -1,4 +1,4 @@
-//! Notifications: messages that tell the kernel to drop what it has cached.
+//! Notifications: messages that tell the kernel to drop parts of its cache.
 //!
 //! A notification has no reply. An inode or name that the kernel has not cached is no error.
 
@@ -13,14 +13,14 @@ use crate::protocol::abi::{
 };
 use crate::protocol::message::Message;
 
-/// Nodes in one message.
+/// Maximum number of nodes in one message.
 const PRUNED_NODES_MAX: usize = 512;
 
 /// Sender of notifications.
 ///
-/// The kernel may wait for requests that are under way before it drops something. Except for
-/// [`Notifier::directory_changed`], a handler must not call these methods, nor any thread that holds a lock which a
-/// handler takes.
+/// The kernel may wait for requests that are under way before it drops a part of its cache. Except
+/// for [`Notifier::directory_changed`], neither a handler nor a thread that holds a lock which a
+/// handler takes may call these methods.
 #[derive(Clone, Debug)]
 pub struct Notifier {
     channel: Arc<FuseChannel>,
@@ -33,8 +33,9 @@ impl Notifier {
         Self { channel, minor }
     }
 
-    /// Asks the kernel to drop the unused among `nodes`: a node that no process uses, and that has no cached children,
-    /// is forgotten, and FORGET requests follow. Other nodes stay as they are.
+    /// Asks the kernel to drop the unused nodes among `nodes`: a node that no process uses, and
+    /// that has no cached children, is forgotten, and FORGET requests follow. Other nodes stay as
+    /// they are.
     ///
     /// # Errors
     ///
@@ -52,8 +53,8 @@ impl Notifier {
         Ok(())
     }
 
-    /// Invalidates the attributes of `node`, and `len` bytes of its data from `offset` on: all of it for a `len` of
-    /// 0, none for a negative `offset`.
+    /// Invalidates the attributes of `node`, and `len` bytes of its data from `offset` on: all data
+    /// from there on for a `len` of 0, no data for a negative `offset`.
     ///
     /// # Errors
     ///
@@ -64,12 +65,13 @@ impl Notifier {
         self.channel.send(&mut message)
     }
 
-    /// Invalidates the attributes of `directory`, which has just changed, including attributes in a reply that
-    /// the kernel has not processed yet: after a change of names the kernel asks again by itself, but it would
-    /// believe such a reply.
+    /// Invalidates the attributes of `directory`, which has just changed, including attributes in a
+    /// reply that the kernel has not processed yet. After a change of names the kernel requests the
+    /// attributes again by itself, but without the notification the kernel would accept such a
+    /// reply.
     ///
-    /// A handler may call this before it replies: a directory has nothing to write back, so the kernel waits for no
-    /// request.
+    /// A handler may call this method before it replies: a directory has no data to write back, so
+    /// the kernel waits for no request.
     ///
     /// # Errors
     ///
@@ -87,8 +89,9 @@ impl Notifier {
         self.send_entry(parent, name, 0)
     }
 
-    /// Expires `name` in directory `parent`: the kernel looks it up again before it uses it, and files that are
-    /// open below it stay. Needs [`crate::InitFlags::HAS_EXPIRE_ONLY`].
+    /// Expires `name` in directory `parent`: the kernel looks the name up again before its next
+    /// use, and files that are open below the name stay open. Needs
+    /// [`crate::InitFlags::HAS_EXPIRE_ONLY`].
     ///
     /// # Errors
     ///

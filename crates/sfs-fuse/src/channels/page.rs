@@ -4,7 +4,7 @@ use std::io;
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// Bytes in a [`Page`], at most those of a page of the kernel.
+/// Size of a [`Page`] in bytes, at most that of a page of the kernel.
 pub(crate) const PAGE_SIZE: usize = 4096;
 
 /// Page of memory.

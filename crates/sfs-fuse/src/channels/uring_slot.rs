@@ -12,15 +12,15 @@ use crate::protocol::abi::{InHeader, OutHeader, UringHeader, uring};
 use crate::protocol::argument_reader::Malformed;
 use crate::protocol::message::Message;
 
-/// Bytes of the longest fixed part of a request.
+/// Length of the longest fixed part of a request, in bytes.
 const FIXED_LEN_MAX: usize = 128;
 
-/// Slot in a ring of its own. The first page of its memory has the kernel's header at its beginning. The fixed
-/// parts of a request are copied to its end, in front of the payload.
+/// Slot in a ring of its own. The first page of its memory begins with the kernel's header. The
+/// fixed parts of a request are copied to the end of that page, in front of the payload.
 #[derive(Debug)]
 pub(crate) struct UringSlot {
     ring: Ring,
-    /// Request that the next reply is for; `None` before the first.
+    /// Request to which the next reply belongs; `None` before the first request.
     commit_id: Option<u64>,
     queue: u16,
 }
@@ -34,13 +34,13 @@ impl UringSlot {
         Ok(Self { ring, commit_id: None, queue })
     }
 
-    /// Processor whose requests the slot serves.
+    /// Returns the processor whose requests the slot serves.
     pub(crate) fn queue(&self) -> u16 {
         self.queue
     }
 
-    /// Hands over the reply to the last request, if there was one, and waits for the next request. Returns false
-    /// after an unmount.
+    /// Hands over the reply to the last request, if there was one, and waits for the next request.
+    /// Returns `false` after an unmount.
     pub(crate) fn fetch(&mut self) -> std::io::Result<bool> {
         let (command, commit_id) = match self.commit_id {
             None => (uring::REGISTER, 0),
@@ -59,7 +59,7 @@ impl UringSlot {
         assemble(self.ring.memory().as_mut_bytes())
     }
 
-    /// Number of the fetched request, which may be malformed otherwise.
+    /// Returns the number of the fetched request, whose other parts may be malformed.
     pub(crate) fn unique(&mut self) -> u64 {
         let UringHeader { in_out, .. } = header(self.ring.memory().as_bytes());
         let (header, _) =
@@ -67,7 +67,8 @@ impl UringSlot {
         header.unique
     }
 
-    /// Stores a reply for the next fetch. Returns false, and stores nothing, if it is too long.
+    /// Stores a reply for the next fetch. Returns `false`, and stores nothing, if the reply is too
+    /// long.
     pub(crate) fn store_reply(&mut self, message: &mut Message<'_>) -> bool {
         store_reply(self.ring.memory().as_mut_bytes(), message)
     }
@@ -78,7 +79,8 @@ impl UringSlot {
     }
 }
 
-/// Joins the parts of a request, and returns it with the memory after the first page that is left.
+/// Joins the parts of a request, and returns the request with the unused memory after the first
+/// page.
 fn assemble(memory: &mut [u8]) -> Result<(&[u8], &mut [u8]), Malformed> {
     let UringHeader { in_out, op_in, payload_sz, .. } = header(memory);
     let (header, _) = InHeader::read_from_prefix(in_out.as_bytes()).expect("the memory is longer");

@@ -1,6 +1,6 @@
 //! The slots of a session: how many io_uring slots there are for each processor, or why there are none.
 //!
-//! All memory and rings are allocated before the kernel is told of io_uring.
+//! All memory and rings are allocated before the reply to INIT accepts io_uring.
 
 use std::{fs, io};
 
@@ -11,7 +11,7 @@ use crate::protocol::init_features::{Agreed, InitFlags, SessionConfig};
 /// File with the list of possible processors. The kernel has a queue for each of them, online or not.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
-/// Largest number of queues. Rings for more would take too many threads.
+/// Largest number of queues. Rings for more queues would take too many threads.
 const QUEUES_MAX: u16 = 64;
 
 /// Smallest number of slots for each queue, as one request may have to wait.
@@ -22,17 +22,17 @@ const SLOTS_MIN: usize = 2;
 #[non_exhaustive]
 pub enum NoUring {
     /// The configuration does not ask for io_uring.
-    #[error("io_uring was not asked for")]
+    #[error("the configuration does not ask for io_uring")]
     NotWished,
     /// The kernel does not offer io_uring: it is older than Linux 6.14, or the parameter `enable_uring` of its fuse
     /// module is off.
     #[error("the kernel does not offer io_uring")]
     NotOffered,
-    /// The machine may have this many processors, more than rings are made for.
-    #[error("{0} processors would take too many rings of io_uring")]
+    /// The machine may have this number of processors, too many for a ring each.
+    #[error("{0} processors need too many rings of io_uring")]
     Processors(u16),
     /// The system refused a ring.
-    #[error("io_uring: {0}")]
+    #[error("the system refuses a ring of io_uring: {0}")]
     Refused(io::Error),
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn open_all(
     slots.collect::<io::Result<_>>().map_err(NoUring::Refused)
 }
 
-/// Number of numbers in a list such as "0-3,8"; `None` if the text is no list.
+/// Returns the number of processors in a list such as "0-3,8"; `None` if the text is not a list.
 fn count(list: &str) -> Option<u16> {
     list.split(',').try_fold(0_u16, |sum, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

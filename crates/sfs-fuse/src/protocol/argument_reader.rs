@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 /// Error of decoding a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The message is shorter than a header, or its length is not the one that the header states.
+    /// The message is shorter than a header, or its length differs from that in the header.
     #[error("the message does not have the length that its header states")]
     Length,
     /// An argument is missing or truncated.
@@ -17,10 +17,10 @@ pub enum Malformed {
     #[error("the message has bytes after its last argument")]
     Long,
     /// A name is empty, contains a `/`, or does not end with NUL.
-    #[error("the message has a name that is empty, contains '/' or does not end")]
+    #[error("the message has a name that is empty, contains '/' or has no NUL at its end")]
     Name,
     /// An extension is truncated or longer than the message.
-    #[error("the message has an extension that does not fit into it")]
+    #[error("the message has an extension that is truncated or too long")]
     Extension,
     /// The opcode is unknown.
     #[error("operation {0} is unknown")]
@@ -64,12 +64,12 @@ impl<'a> ArgumentReader<'a> {
         if name.is_empty() || name.contains(&b'/') { Err(Malformed::Name) } else { Ok(name) }
     }
 
-    /// Reads everything that is left.
+    /// Reads all remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
 
-    /// Checks that the end.
+    /// Checks that no bytes remain.
     pub(crate) fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed::Long) }
     }

@@ -42,8 +42,8 @@ impl DirectoryListing {
         self.append(&[], entry)
     }
 
-    /// Adds an entry for READDIRPLUS. Returns whether there was room. If so, `file` becomes a reference to its
-    /// inode, as a reply to LOOKUP does; "." and ".." have none.
+    /// Adds an entry for READDIRPLUS. Returns whether there was room. If so, `file` becomes a
+    /// reference to its inode, as a reply to LOOKUP does; "." and ".." have no `file`.
     #[must_use]
     pub fn add_with(&mut self, entry: &ListingEntry<'_>, file: Option<&NodeEntry>) -> bool {
         let file = file.copied().unwrap_or_default();

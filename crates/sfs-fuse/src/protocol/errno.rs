@@ -11,8 +11,8 @@ const ERRNO_MAX: i32 = 511;
 pub struct Errno(i32);
 
 impl Errno {
-    /// ENOSYS: the operation is not implemented. For many operations the kernel does not ask again until the
-    /// unmount, so this must not depend on one file or one moment.
+    /// ENOSYS: the operation is not implemented. For many operations the kernel sends no further
+    /// request until the unmount, so this reply must not depend on one file or one moment.
     pub const NOT_IMPLEMENTED: Self = Self(libc::ENOSYS);
 
     /// Makes an error number of `code`, one of `libc::E...`; any other value becomes EIO.
@@ -20,7 +20,7 @@ impl Errno {
         if code > 0 && code <= ERRNO_MAX { Self(code) } else { Self(libc::EIO) }
     }
 
-    /// Number, greater than 0.
+    /// Returns the number, which is greater than 0.
     pub const fn code(self) -> i32 {
         self.0
     }

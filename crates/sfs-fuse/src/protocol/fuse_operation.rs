@@ -7,9 +7,10 @@ use crate::protocol::abi;
 use crate::protocol::argument_reader::ArgumentReader;
 use crate::protocol::timestamps::{SetTime, Time};
 
-/// Operation on the inode [`crate::FuseRequest::node`], or in it if that is a directory.
+/// Operation on the inode [`crate::FuseRequest::node`]. For operations on names this inode is the
+/// directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the head of this file says what the arguments have in common")]
+#[expect(missing_docs, reason = "the head of this file describes the common arguments")]
 pub enum FuseOperation<'a> {
     /// Looks up a name. A reply of [`crate::Reply::Entry`] is a reference to the inode, which the kernel returns by
     /// a `Forget`. The same holds for every request with such a reply.
@@ -34,7 +35,7 @@ pub enum FuseOperation<'a> {
     Unlink { name: &'a [u8] },
     /// Removes an empty directory.
     Rmdir { name: &'a [u8] },
-    /// Renames; `flags` are those of renameat2(2), and unknown ones must be refused.
+    /// Renames a file; `flags` are those of renameat2(2), and unknown flags must be refused.
     Rename { name: &'a [u8], new_parent: u64, new_name: &'a [u8], flags: u32 },
     /// Gives the inode `target` a name in this directory.
     Link { target: u64, name: &'a [u8] },
@@ -62,7 +63,7 @@ pub enum FuseOperation<'a> {
     Flush { handle: u64, lock_owner: u64 },
     /// Opens a directory.
     Opendir { open_flags: u32 },
-    /// Reads the entries of a directory after the one with the cookie `offset`.
+    /// Reads the entries of a directory after the entry with the cookie `offset`.
     Readdir(ReadArgs),
     /// Reads entries with attributes. Every entry but "." and ".." is a reference.
     Readdirplus(ReadArgs),
@@ -85,19 +86,21 @@ pub enum FuseOperation<'a> {
     Interrupt { unique: u64 },
     /// Asks for the place of block `block`, of `block_size` bytes, on the device.
     Bmap { block: u64, block_size: u32 },
-    /// Announces the unmount, which waits for the reply. The kernel sends this only for a mount on a block device.
+    /// Announces the unmount, which waits for the reply. The kernel sends this request only for a
+    /// mount on a block device.
     Destroy,
-    /// Does an ioctl(2).
+    /// Performs an ioctl(2).
     Ioctl(IoctlArgs<'a>),
-    /// Asks which of `events` there are, for poll(2); a notification would name `wakeup`.
+    /// Asks which of `events` are ready, for poll(2); a notification would name `wakeup`.
     Poll { handle: u64, events: u32, wakeup: u64, flags: u32 },
-    /// Does an fallocate(2) with `mode`.
+    /// Performs an fallocate(2) with `mode`.
     Fallocate { handle: u64, offset: u64, len: u64, mode: u32 },
-    /// Does an lseek(2) with SEEK_DATA or SEEK_HOLE.
+    /// Performs an lseek(2) with SEEK_DATA or SEEK_HOLE.
     Lseek { handle: u64, offset: u64, whence: u32 },
-    /// Does a copy_file_range(2) from this file.
+    /// Performs a copy_file_range(2) from this file.
     CopyFileRange(CopyArgs),
-    /// Makes everything durable, for syncfs(2). The kernel sends this only for a mount on a block device.
+    /// Makes all files durable, for syncfs(2). The kernel sends this request only for a mount on a
+    /// block device.
     Syncfs,
     /// Makes a regular file without a name, and opens it; `name` is empty.
     Tmpfile(CreateArgs<'a>),
@@ -105,7 +108,7 @@ pub enum FuseOperation<'a> {
     Statx { handle: Option<u64>, flags: u32, mask: u32 },
 }
 
-/// Attributes to change; `None` leaves one unchanged.
+/// Attributes to change; `None` leaves an attribute unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetattrArgs {
     /// Type and permission bits.
@@ -120,7 +123,7 @@ pub struct SetattrArgs {
     pub atime: Option<SetTime>,
     /// Time of the last change of content.
     pub mtime: Option<SetTime>,
-    /// Time of the last change of attributes. Only a kernel whose cache writes back sets it.
+    /// Time of the last change of attributes. Only a kernel with a write-back cache sets this time.
     pub ctime: Option<Time>,
     /// Handle of the caller, as for ftruncate(2).
     pub handle: Option<u64>,
@@ -155,7 +158,7 @@ pub struct WriteArgs<'a> {
     pub open_flags: u32,
     /// `true` if the kernel's cache writes back data of an earlier write.
     pub from_cache: bool,
-    /// See [`SetattrArgs::kill_privileges`].
+    /// `true` if privileges must be cleared; see [`SetattrArgs::kill_privileges`].
     pub kill_privileges: bool,
 }
 
@@ -183,7 +186,8 @@ pub struct CreateArgs<'a> {
     pub umask: u32,
     /// Flags of open(2).
     pub open_flags: u32,
-    /// See [`SetattrArgs::kill_privileges`]; it applies if the name exists by now.
+    /// `true` if privileges must be cleared in case the name exists by now; see
+    /// [`SetattrArgs::kill_privileges`].
     pub kill_privileges: bool,
 }
 
@@ -202,7 +206,7 @@ pub struct LockArgs {
     pub kind: u32,
     /// Number of the process.
     pub pid: u32,
-    /// True for a lock of flock(2), on the whole file.
+    /// `true` if the lock is one of flock(2), on the whole file.
     pub is_flock: bool,
 }
 
@@ -240,7 +244,8 @@ pub struct CopyArgs {
     pub len: u64,
     /// Flags of copy_file_range(2).
     pub flags: u64,
-    /// `true` if the reply is [`crate::Reply::Copied`], false if it is [`crate::Reply::Written`].
+    /// `true` if the reply is [`crate::Reply::Copied`]; otherwise the reply is
+    /// [`crate::Reply::Written`].
     pub is_wide: bool,
 }
 

@@ -15,8 +15,8 @@ pub struct FuseRequest<'a> {
     pub unique: u64,
     /// Inode of the operation, by the number that an earlier reply gave it; 1 is the root.
     pub node: u64,
-    /// User number of the caller. The number is meaningless for requests of the kernel itself, such as write-back, and,
-    /// with [`InitFlags::ALLOW_IDMAP`], for requests that make no file.
+    /// User number of the caller. The number is meaningless for requests of the kernel itself, such
+    /// as write-back, and, with [`InitFlags::ALLOW_IDMAP`], for requests that make no file.
     pub uid: u32,
     /// Group number of the caller.
     pub gid: u32,
@@ -33,7 +33,7 @@ impl<'a> FuseRequest<'a> {
     ///
     /// # Errors
     ///
-    /// [`Malformed`] if they are not exactly one request.
+    /// [`Malformed`] if `bytes` is not exactly one request.
     pub fn decode(bytes: &'a [u8], agreed: InitFlags) -> Result<Self, Malformed> {
         let (header, mut arguments) = split_header(bytes)?;
         let extensions_len = usize::from(header.total_extlen) * 8;
@@ -90,8 +90,8 @@ impl<'a> RequestExtensions<'a> {
         Ok(extensions)
     }
 
-    /// Groups of the user beside the first that the kernel states. With [`InitFlags::CREATE_SUPP_GROUP`] this is
-    /// the group of the directory, if the user is a member.
+    /// Returns the supplementary groups of the user that the kernel states: with
+    /// [`InitFlags::CREATE_SUPP_GROUP`], the group of the directory if the user is a member.
     pub fn groups(&self) -> impl Iterator<Item = u32> + use<'a> {
         let mut arguments = ArgumentReader::new(self.groups);
         std::iter::from_fn(move || arguments.fixed().ok())

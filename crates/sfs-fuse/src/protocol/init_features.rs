@@ -1,7 +1,7 @@
-//! Features of the protocol, and choosing among those that the kernel offers in INIT.
+//! Features of the protocol, and the choice among the features that the kernel offers in INIT.
 //!
-//! [`Offer::agree`] takes the intersection of what the kernel offers and what the configuration wants, and
-//! [`Offer::answer`] encodes it. io_uring is decided outside, as it needs rings first.
+//! [`Offer::agree`] chooses the features that the kernel offers and the configuration wants, and
+//! [`Offer::answer`] encodes the choice. The session decides on io_uring, which needs rings first.
 
 use crate::protocol::abi::{self, InitExt, InitIn, InitOut};
 use crate::protocol::argument_reader::{ArgumentReader, Malformed};
@@ -10,7 +10,7 @@ use crate::protocol::argument_reader::{ArgumentReader, Malformed};
 const PAGES_MAX: u32 = u16::MAX as u32;
 
 /// Minor version of the protocol since which the kernel's `fuse_aio_invalidate_worker` drops stale pages from its
-/// cache after an asynchronous direct write. No feature flag stands for it.
+/// cache after an asynchronous direct write. No feature flag shows this change.
 const ASYNC_DIO_SAFE_MINOR: u32 = 46;
 
 bitflags::bitflags! {
@@ -21,7 +21,7 @@ bitflags::bitflags! {
         const ASYNC_READ = 1 << 0;
         /// The filesystem implements locks of fcntl(2).
         const POSIX_LOCKS = 1 << 1;
-        /// Opening truncates where open(2) asks for it.
+        /// The filesystem truncates a file at an open with O_TRUNC.
         const ATOMIC_O_TRUNC = 1 << 3;
         /// "." and ".." can be looked up, for export over NFS.
         const EXPORT_SUPPORT = 1 << 4;
@@ -42,7 +42,7 @@ bitflags::bitflags! {
         /// Allows several direct requests of one call at a time, and asynchronous calls that return at once.
         /// Decided by [`crate::SessionConfig::async_dio`].
         const ASYNC_DIO = 1 << 15;
-        /// The kernel's cache writes back, and maintains sizes and times.
+        /// The kernel's cache writes data back, and maintains sizes and times.
         const WRITEBACK_CACHE = 1 << 16;
         /// ENOSYS for OPEN means that files are not opened.
         const NO_OPEN_SUPPORT = 1 << 17;
@@ -60,9 +60,9 @@ bitflags::bitflags! {
         const CACHE_SYMLINKS = 1 << 23;
         /// ENOSYS for OPENDIR means that directories are not opened.
         const NO_OPENDIR_SUPPORT = 1 << 24;
-        /// The kernel drops cached data only when the filesystem asks for it.
+        /// The kernel drops cached data only at a notification of the filesystem.
         const EXPLICIT_INVAL_DATA = 1 << 25;
-        /// The filesystem clears privileges when the kernel asks for it.
+        /// The filesystem clears privileges at a request of the kernel.
         const HANDLE_KILLPRIV_V2 = 1 << 28;
         /// SETXATTR has its longer form.
         const SETXATTR_EXT = 1 << 29;
@@ -95,7 +95,7 @@ fn system_page() -> u32 {
 /// under way. A later write to a part of such a page writes back its stale rest, and the direct write is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AsyncDio {
-    /// Asks kernels that lose no data with it.
+    /// Asks only kernels that lose no data with asynchronous direct requests.
     #[default]
     WhereSafe,
     /// Asks every kernel.
@@ -105,7 +105,7 @@ pub enum AsyncDio {
 }
 
 impl AsyncDio {
-    /// Returns whether a kernel whose protocol has minor version `minor` is asked for it.
+    /// Returns whether a kernel whose protocol has minor version `minor` is asked for the feature.
     pub fn is_asked_of(self, minor: u32) -> bool {
         match self {
             Self::WhereSafe => minor >= ASYNC_DIO_SAFE_MINOR,
@@ -118,13 +118,15 @@ impl AsyncDio {
 /// Protocol that a filesystem wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// Features. An older kernel goes without those that it does not know.
+    /// Wanted features. A kernel that does not offer one of these features works without the
+    /// feature.
     pub flags: InitFlags,
     /// Condition for asynchronous direct requests.
     pub async_dio: AsyncDio,
-    /// Largest write, in bytes; the kernel may send smaller ones only.
+    /// Largest write, in bytes; the kernel may have a smaller limit.
     pub max_write: u32,
-    /// Largest number of background requests (read-ahead, write-back) that the kernel sends before replies.
+    /// Largest number of background requests (read-ahead, write-back) that wait for replies at a
+    /// time.
     pub max_background: u16,
     /// Number of background requests from which the kernel considers the filesystem congested.
     pub congestion_threshold: u16,
@@ -132,12 +134,13 @@ pub struct SessionConfig {
     pub time_granularity: u32,
     /// Number of threads that serve; 0 counts as 1.
     pub threads: usize,
-    /// True to use io_uring where the kernel offers it; [`crate::FuseSession::rings`] has the outcome.
+    /// `true` if requests should come through io_uring where the kernel offers it;
+    /// [`crate::FuseSession::rings`] returns the outcome.
     pub rings: bool,
 }
 
 impl Default for SessionConfig {
-    /// Returns the least that the kernel accepts.
+    /// Returns the smallest configuration that the kernel accepts.
     fn default() -> Self {
         Self {
             flags: InitFlags::BIG_WRITES,
@@ -184,7 +187,7 @@ impl Offer {
         Ok(Self { major, minor, max_readahead, flags: InitFlags::from_bits_truncate(bits) })
     }
 
-    /// Chooses from the offer what `config` wants, except for io_uring.
+    /// Chooses the offered features that `config` wants, except for io_uring.
     pub(crate) fn agree(&self, config: &SessionConfig) -> Agreed {
         let page = system_page();
         let mut wished = (config.flags - InitFlags::OVER_IO_URING) | InitFlags::MAX_PAGES;
@@ -237,7 +240,7 @@ mod tests {
     fn asynchronous_direct_requests_need_a_kernel_that_loses_no_data() {
         let agreed = |minor, async_dio| {
             let offer = Offer { minor, ..offer(InitFlags::all()) };
-            // The flag alone asks for nothing.
+            // The flag alone does not request the feature.
             let config = SessionConfig {
                 flags: InitFlags::ASYNC_DIO,
                 async_dio,

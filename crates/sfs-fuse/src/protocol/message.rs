@@ -10,7 +10,7 @@ use crate::protocol::errno::Errno;
 use crate::protocol::node_reply::{attr_out, statx_out};
 use crate::protocol::reply::Reply;
 
-/// Bytes of the longest head.
+/// Length of the longest head, in bytes.
 const HEAD_LEN_MAX: usize = size_of::<OutHeader>() + size_of::<abi::StatxOut>();
 
 /// Message to the kernel: a head, and a payload by reference.
@@ -48,7 +48,7 @@ impl<'a> Message<'a> {
     ///
     /// # Panics
     ///
-    /// If the head becomes longer than that of every reply.
+    /// If the head becomes longer than the head of any reply.
     pub(crate) fn push<T: IntoBytes + Immutable>(&mut self, part: &T) {
         let end = self.head_len + size_of::<T>();
         self.head[self.head_len..end].copy_from_slice(part.as_bytes());

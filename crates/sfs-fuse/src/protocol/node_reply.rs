@@ -1,7 +1,7 @@
 //! Parts of replies that describe one file: its attributes, a reference to it, and an open handle of it.
 //!
-//! Each type here converts itself to the kernel's form in `abi`, field by field; statfs(2) is among them. Times
-//! before 1970 keep their value.
+//! Each type here, and the reply to statfs(2), converts itself to the kernel's form in `abi`, field
+//! by field. Times before 1970 keep their value.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ const STATX_BTIME: u32 = 0x800;
 /// Reference to a file, in the reply to a request that names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeEntry {
-    /// Number by which requests name the inode from now on. 0: the name does not exist, and the kernel may cache
-    /// that.
+    /// Number by which requests name the inode from now on; 0 if the name does not exist, which the
+    /// kernel may cache.
     pub node: u64,
     /// Generation, which differs between two inodes that had the same number.
     pub generation: u64,
@@ -63,7 +63,7 @@ pub struct NodeAttributes {
 pub struct OpenReply {
     /// Number by which requests name the open file.
     pub handle: u64,
-    /// Use that the kernel makes of the open file.
+    /// Flags of the open file, for the kernel.
     pub flags: OpenReplyFlags,
 }
 
@@ -73,7 +73,7 @@ bitflags::bitflags! {
     pub struct OpenReplyFlags: u32 {
         /// Reads and writes bypass the page cache.
         const DIRECT_IO = 1 << 0;
-        /// Cached data of the file stays.
+        /// Cached data of the file stays valid.
         const KEEP_CACHE = 1 << 1;
         /// The position in the file cannot be changed.
         const NONSEEKABLE = 1 << 2;
@@ -105,7 +105,7 @@ pub struct Statfs {
     pub block_size: u32,
     /// Length of the longest name, in bytes.
     pub name_len_max: u32,
-    /// Bytes in a block.
+    /// Size of a block, in bytes.
     pub fragment_size: u32,
 }
 

@@ -1,7 +1,7 @@
 //! Replies: one variant for each form that the protocol has.
 //!
-//! [`Reply`] holds values; `message` encodes them. A [`Reply`] does not name its request, so the kernel alone
-//! detects a reply of the wrong form.
+//! [`Reply`] holds values; `message` encodes them. A [`Reply`] does not name its request, so only
+//! the kernel detects a reply of the wrong form.
 
 use std::time::Duration;
 
@@ -24,11 +24,11 @@ pub enum Reply<B> {
     Statx(NodeAttributes, Option<Time>, Duration),
     /// Open file or directory: OPEN, OPENDIR.
     Opened(OpenReply),
-    /// Data, no more than was asked for: READ, READLINK, GETXATTR, LISTXATTR.
+    /// Data, at most as long as the request allows: READ, READLINK, GETXATTR, LISTXATTR.
     Data(B),
     /// Number of bytes that the handler has put at the beginning of the room that it was given: READ.
     InPlace(usize),
-    /// Length, where the request asked only for it: GETXATTR, LISTXATTR.
+    /// Length, if the request asked only for the length: GETXATTR, LISTXATTR.
     Length(u32),
     /// Number of bytes written: WRITE, COPY_FILE_RANGE.
     Written(u32),
@@ -55,6 +55,6 @@ pub enum Reply<B> {
     },
     /// Return value, and bytes to copy to the argument: IOCTL.
     Ioctl(i32, B),
-    /// Events that there are: POLL.
+    /// Events that are ready: POLL.
     Events(u32),
 }

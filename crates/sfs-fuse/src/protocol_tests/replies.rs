@@ -1,4 +1,4 @@
-//! Round trips of replies: the kernel reads from the bytes what the handler gave.
+//! Round trips of replies: the kernel reads the values of the handler from the bytes.
 
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ fn statx(out: &abi::StatxOut) -> Reply<Vec<u8>> {
         rdev: minor & 0xff | major << 8 | (minor & !0xff) << 12,
         block_size: stat.blksize,
     };
-    assert_eq!(stat.mask & 0x7ff, 0x7ff, "what every file has");
+    assert_eq!(stat.mask & 0x7ff, 0x7ff, "the attributes that every file has");
     let btime = (stat.mask & 0x800 != 0).then(|| time(stat.btime));
     Reply::Statx(all, btime, duration(out.attr_valid, out.attr_valid_nsec))
 }

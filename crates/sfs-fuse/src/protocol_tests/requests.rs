@@ -1,4 +1,4 @@
-//! Round trips of requests: every operation is decoded from its bytes, and from no others.
+//! Round trips of requests: every operation is decoded from its bytes, and from no other bytes.
 
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -120,13 +120,13 @@ fn of_attributes(sample: &RequestSample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>
     ]
 }
 
-/// A change of every attribute.
+/// Returns a change of every attribute, decoded and encoded.
 fn setattr(sample: &RequestSample, mode: u32, uid: u32) -> (SetattrArgs, abi::SetattrIn) {
     let RequestSample { wide, narrow, flag, .. } = sample;
     let (at, then) = (time(wide[1], narrow[0]), time(wide[2], narrow[1]));
     let (atime, mtime, ctime) = (wire_time(at), wire_time(then), wire_time(at));
     let now = if *flag { abi::fattr::ATIME_NOW } else { 0 };
-    // Every bit but those that say "now", and one unknown bit.
+    // The bits of all values, one unknown bit, and perhaps the bit for the present time.
     let valid = 0b1100_0111_1111 | 1 << 30 | now;
     let asked = SetattrArgs {
         mode: Some(mode),
@@ -316,7 +316,7 @@ proptest! {
             prop_assert_eq!(&request.operation, &operation);
             prop_assert_eq!((request.node, request.unique), (node, 42));
             prop_assert_eq!((request.uid, request.gid, request.pid), (1000, 100, 7));
-            // One byte more or less is another request, or none.
+            // One byte more, or any number of bytes less, is an error.
             let more = [&arguments[..], &[1]].concat();
             let longer = message(opcode, node, &more, &[]);
             prop_assert!(FuseRequest::decode(&longer, BOTH).is_err(), "{operation:?}");

@@ -61,7 +61,8 @@ fn answer(request: &FuseRequest<'_>, room: &mut [u8]) -> Result<Reply<Vec<u8>>, 
     }
 }
 
-/// Opens both ends of a socket; a thread runs the session at the other end.
+/// Opens a pair of sockets, and starts a thread that runs the session at one of them. Returns the
+/// kernel's end and the thread.
 fn open() -> (Kernel, JoinHandle<io::Result<Agreed>>) {
     let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
     let (theirs, ours) = socketpair(kind.0, kind.1, kind.2, None).expect("a pair of sockets");

@@ -1,8 +1,8 @@
 //! The text of blkparse(1), in its default format:
 //! `major,minor cpu sequence seconds pid action RWBS sector + sectors [process]`.
 //!
-//! Each request is taken once: when it was issued to the driver (D) or, in a text without such events,
-//! when it was queued (Q). Lines of the summary at the end are no events.
+//! Each request is taken once: at its issue to the driver (D) or, in a text without such events, at
+//! its queueing (Q). Other lines, such as the summary at the end, are ignored.
 
 use anyhow::{Context, Result};
 use sfs_ssd::RequestKind;

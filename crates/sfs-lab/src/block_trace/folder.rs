@@ -26,8 +26,8 @@ impl TraceFolder {
         let name = name.as_ref();
         let folder = self.traces.as_ref().with_context(|| {
             format!(
-                "{}: no folder of traces is given; name one with --traces or SFS_TRACES \
-                 (docs/lab/traces.md has their origins)",
+                "{}: no folder of traces is given; name a folder with --traces or SFS_TRACES \
+                 (docs/lab/traces.md has the origins of the traces)",
                 name.display()
             )
         })?;

@@ -32,7 +32,7 @@ pub(super) fn records(text: &str) -> Result<Vec<TraceRecord>> {
     let timed = match version {
         Some("2") => false,
         Some("3") => true,
-        _ => bail!("no iolog of version 2 or 3: {heading}"),
+        _ => bail!("not an iolog of version 2 or 3: {heading}"),
     };
     let mut log = IologParser::default();
     for (no, line) in lines {
@@ -63,7 +63,7 @@ impl<'a> IologParser<'a> {
             "write" => RequestKind::Write,
             "trim" => RequestKind::Trim,
             "sync" | "datasync" => RequestKind::Flush,
-            other => bail!("no such action: {other}"),
+            other => bail!("unknown action: {other}"),
         };
         let record = match kind {
             RequestKind::Flush => TraceRecord::new(self.now_us, kind, 0, 0),
@@ -74,7 +74,7 @@ impl<'a> IologParser<'a> {
         Ok(())
     }
 
-    /// Returns the number of a file, a new one for a new name.
+    /// Returns the number of a file, which is a new number for a new name.
     fn file(&mut self, name: &'a str) -> usize {
         let known = self.files.iter().position(|&file| file == name);
         known.unwrap_or_else(|| {

@@ -6,7 +6,7 @@ use sfs_ssd::{HostRequest, RequestKind};
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRecord {
-    /// Microseconds since the beginning; zero in a trace without times.
+    /// Number of microseconds since the beginning; zero in a trace without times.
     pub at_us: u64,
     /// Kind of the request.
     pub kind: RequestKind,

@@ -1,7 +1,7 @@
 //! Statistics of a block trace, which depend on no device: those of Shin's slides (mean size, segmented
 //! sequentiality), and those of the FAST 2009 paper (focal factor, blocks a sync).
 //!
-//! A flush counts as a sync only if a write came before it since the last one.
+//! A flush counts as a sync only if a write came after the last sync.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
@@ -10,10 +10,10 @@ use sfs_ssd::RequestKind;
 use super::record::TraceRecord;
 use super::trace::BlockTrace;
 
-/// Bytes of Shin's segment (slide "I/O statistics (2/2)").
+/// Size of Shin's segment, in bytes (slide "I/O statistics (2/2)").
 const SEGMENT_SIZE: u64 = 1 << 20;
 
-/// Bytes of the blocks that R counts.
+/// Size of the blocks that R counts, in bytes.
 const BLOCK_SIZE: u64 = 4096;
 
 /// Statistics of a trace.
@@ -27,9 +27,9 @@ pub struct TraceStatistics {
     pub trims: u64,
     /// Number of flushes.
     pub flushes: u64,
-    /// Bytes of all reads.
+    /// Number of bytes of all reads.
     pub read_bytes: u64,
-    /// Bytes of all writes.
+    /// Number of bytes of all writes.
     pub written_bytes: u64,
     /// Share, 0..=1, of the written bytes that begin a segment of 1 MiB, or continue at the end of the
     /// last write to their segment. Shin's slides do not define the term.
@@ -39,7 +39,7 @@ pub struct TraceStatistics {
     /// R: mean number of 4 KiB blocks that a sync writes; zero without syncs.
     pub sync_blocks: f64,
     /// f: the share of a sync's blocks that go to one logical block, which is syncs over visits of
-    /// syncs to logical blocks. f R blocks are written in a visit. Zero without syncs.
+    /// syncs to logical blocks. A visit writes f R blocks. Zero without syncs.
     pub focal_factor: f64,
 }
 
@@ -48,7 +48,7 @@ pub struct TraceStatistics {
 pub enum Syncs {
     /// Every flush of the trace.
     Flushes,
-    /// After every this many writes, for traces without flushes.
+    /// The end of each interval of this number of writes, for traces without flushes.
     EveryWrites(u64),
 }
 
@@ -189,7 +189,8 @@ mod tests {
 
     #[test]
     fn the_focal_factor_is_syncs_over_visits_to_logical_blocks() {
-        // Four blocks go to one logical block, then two to two. The flush without writes is no sync.
+        // Four blocks go to one logical block, then one block to each of two. The flush without
+        // writes is no sync.
         let text = "W,0,8192\nW,65536,8192\nF,0,0\nF,0,0\nW,0,4096\nW,8388608,4096\nF,0,0\n";
         let statistics = statistics(text, Syncs::Flushes);
         assert_eq!((statistics.flushes, statistics.syncs), (3, 2));

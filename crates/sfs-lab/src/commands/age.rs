@@ -1,5 +1,5 @@
 //! `sfs-lab age`: ages a mounted filesystem, after a check that the directory is the root of an empty
-//! one. Only files that the command made are deleted.
+//! filesystem. Only files that the command made are deleted.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -37,8 +37,8 @@ fn size(text: &str) -> Result<u64, String> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let Arguments { seed, smallest, largest, ref dir, .. } = *arguments;
-    ensure!(smallest > 0, "--smallest: a file has at least one byte");
-    ensure!(smallest <= largest, "--smallest is larger than --largest");
+    ensure!(smallest > 0, "--smallest must be at least one byte");
+    ensure!(smallest <= largest, "--smallest must not be larger than --largest");
     expect_empty_mount(dir)?;
     let utilization = f64::from(arguments.utilization) / 100.0;
     let ageing = Ageing { seed, smallest, largest, utilization };
@@ -76,7 +76,7 @@ fn expect_empty_mount(dir: &Path) -> Result<()> {
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
         if name != "lost+found" {
-            bail!("{shown}: not empty, it has {}; age a new filesystem", name.display());
+            bail!("{shown}: not empty: it contains {}; age a new filesystem", name.display());
         }
     }
     Ok(())

@@ -41,7 +41,7 @@ struct ModelReport {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let profile = SsdProfile::by_name(&arguments.profile)
-        .with_context(|| format!("no profile {}", arguments.profile))?;
+        .with_context(|| format!("no profile {}; --help lists the profiles", arguments.profile))?;
     let layer = arguments.ftl.unwrap_or(profile.layer);
     let config = profile.with_layer(layer).with_capacity(arguments.size).config();
     let (mut probe, region) = ModelProbe::new(&config)?;

@@ -27,10 +27,10 @@ pub(crate) struct Arguments {
     /// Begin with an erased device instead of a full one.
     #[arg(long)]
     erased: bool,
-    /// Replays of the whole trace before counting.
+    /// Number of replays of the whole trace before counting.
     #[arg(long, default_value_t = 0)]
     warm_up: u32,
-    /// Replays of the whole trace that are counted.
+    /// Number of replays of the whole trace that are counted.
     #[arg(long, default_value_t = 1)]
     rounds: u32,
     /// Largest number of requests in flight.
@@ -45,7 +45,8 @@ pub(crate) struct Arguments {
     /// Merge queued writes that continue one another within a page.
     #[arg(long)]
     merging: bool,
-    /// Bytes to subtract from every offset: 3584 aligns a partition that begins at sector 63.
+    /// Number of bytes to subtract from every offset: 3584 aligns a partition that begins at sector
+    /// 63.
     #[arg(long, default_value_t = 0)]
     shift: u64,
     /// Size of a logical block for the focal factor; by default the device's erase block.
@@ -62,7 +63,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// The output.
+/// Output of the command.
 #[derive(Serialize)]
 struct ReplayReport {
     statistics: TraceStatistics,
@@ -139,7 +140,7 @@ impl ReplayReport {
             s.segmented_sequentiality * 100.0,
         );
         text += &match s.syncs {
-            0 => "syncs         none; --sync-writes is for a trace without flushes\n".to_owned(),
+            0 => "syncs         none; use --sync-writes for a trace without flushes\n".to_owned(),
             syncs => format!(
                 "syncs         {syncs}; R {:.1} blocks of 4 KiB, f {:.4}, f R {:.2}\n",
                 s.sync_blocks,

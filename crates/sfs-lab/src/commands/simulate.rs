@@ -29,13 +29,13 @@ pub(crate) struct Arguments {
     /// Number of groups, for a grouping policy with a choice.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8))]
     groups: Option<u8>,
-    /// Users' blocks over all blocks.
+    /// Utilization: users' blocks over all blocks.
     #[arg(long, default_value_t = 0.85)]
     utilization: f64,
-    /// Segments that users' blocks fill.
+    /// Number of segments that users' blocks fill.
     #[arg(long, default_value_t = 512)]
     live_segments: u32,
-    /// Number of blocks in a segment; for a trace it follows from --live-segments.
+    /// Number of blocks in a segment; for a trace --live-segments determines this number.
     #[arg(long, default_value_t = 512)]
     segment_blocks: u32,
     /// Number of segments of the volume, instead of --utilization and --live-segments.
@@ -56,13 +56,13 @@ pub(crate) struct Arguments {
     /// Part of every segment that summaries take.
     #[arg(long, default_value_t = 0.0)]
     summaries: f64,
-    /// Tree nodes written for each block of data.
+    /// Number of tree nodes written for each block of data.
     #[arg(long, default_value_t = 0.0)]
     nodes: f64,
-    /// Write buffer, in segments.
+    /// Size of the write buffer, in segments.
     #[arg(long, default_value_t = 0)]
     buffer: u32,
-    /// Write buffer, in blocks.
+    /// Size of the write buffer, in blocks.
     #[arg(long, conflicts_with = "buffer")]
     buffer_blocks: Option<u32>,
     /// Blocks that are written when the buffer is full; by default deferred for sfs-fast12, heads for sfs.
@@ -71,16 +71,16 @@ pub(crate) struct Arguments {
     /// Heads to which a sync writes blocks that fill no segment.
     #[arg(long, default_value = "pure")]
     remainder: SyncRemainder,
-    /// Writes of users from one sync to the next.
+    /// Number of users' writes from one sync to the next.
     #[arg(long)]
     sync_interval: Option<u64>,
-    /// Writes before measuring, in multiples of the users' blocks.
+    /// Number of writes before measuring, in multiples of the users' blocks.
     #[arg(long, default_value_t = 3.0)]
     warm_up: f64,
     /// Workload of the warm-up; by default the measured one.
     #[arg(long)]
     warm_up_workload: Option<String>,
-    /// Measured writes, in multiples of the users' blocks.
+    /// Number of measured writes, in multiples of the users' blocks.
     #[arg(long, default_value_t = 5.0)]
     measure: f64,
     /// Seed of the workload.

@@ -21,19 +21,20 @@ use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Ssd, SsdConfig, SsdProfile, TimeMode, profiles};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Interval at which a signal or the end of a use is polled.
+/// Interval between two polls for a signal, or for the end of the use of the loop device.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time after which the command reports that the device is in use.
 const REPORT_DELAY: Duration = Duration::from_secs(2);
 
-/// Attempts to attach a loop device: another process may take the one that `losetup --find` found.
+/// Number of attempts to attach a loop device: another process may take the device that
+/// `losetup --find` found.
 const LOOP_TRIES: u32 = 5;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// An empty directory, in which the files `disk`, the device's bytes, and `control`, its counters,
-    /// appear.
+    /// An empty directory, in which the files `disk` (the device's bytes) and `control` (its
+    /// counters) appear.
     dir: PathBuf,
     /// Device: ssd-h, ssd-m, ssd-l, sandisk, samsung, mtron, sd, emmc, fast12.
     #[arg(long, default_value = "ssd-m")]
@@ -55,7 +56,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_trim: bool,
     /// Let requests take as long as on the device, instead of only counting the time. Writing `real` or
-    /// `virtual` to the file `control` changes it later.
+    /// `virtual` to the file `control` changes the mode later.
     #[arg(long)]
     real_time: bool,
     /// Make only the files, without a loop device.
@@ -95,7 +96,7 @@ impl Arguments {
         let shown = self.dir.display();
         let mut entries = fs::read_dir(&self.dir).with_context(|| shown.to_string())?;
         if entries.next().is_some() {
-            bail!("{shown}: not empty");
+            bail!("{shown}: not empty; name an empty directory");
         }
         self.dir.canonicalize().with_context(|| shown.to_string())
     }
@@ -115,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     // The serving thread must not allocate memory by writing back to the disk that it serves.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let session = serve(disk.clone(), &dir)
-        .with_context(|| format!("{}: cannot mount there with FUSE", dir.display()))?;
+        .with_context(|| format!("{}: cannot mount with FUSE", dir.display()))?;
     let loop_device = match arguments.no_loop {
         true => None,
         false => match LoopDevice::attach(&dir.join(DISK)) {
@@ -194,14 +195,14 @@ impl LoopDevice {
                 .args(["--find", "--show", "--direct-io=on", "--sector-size", &sector])
                 .arg(disk)
                 .output()
-                .context("losetup, for a loop device; --no-loop does without")?;
+                .context("cannot run losetup; --no-loop needs no loop device")?;
             let device = String::from_utf8_lossy(&output.stdout).trim().to_owned();
             if output.status.success() && !device.is_empty() {
                 return Ok(LoopDevice { device: device.into() });
             }
             message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         }
-        bail!("no loop device: {message}; --no-loop does without");
+        bail!("cannot attach a loop device: {message}; --no-loop needs none");
     }
 
     /// Returns the file of sysfs that exists while the device is attached.
@@ -217,7 +218,7 @@ impl LoopDevice {
         }
         let status = Command::new("losetup").arg("--detach").arg(&self.device).status();
         if !status.context("losetup")?.success() {
-            bail!("{}: losetup cannot detach it", self.device.display());
+            bail!("{}: losetup cannot detach the device", self.device.display());
         }
         let (began, mut reported) = (Instant::now(), false);
         while self.backing_file().exists() {

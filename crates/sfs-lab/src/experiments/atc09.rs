@@ -139,7 +139,7 @@ fn bandwidths() -> Result<String> {
         rows.push(line(&name, speeds));
     }
     Ok(format!(
-        "MB/s, one request at a time; ours sequentially in 1 MiB, at random in 4 KiB, on 1 GiB that is full.\n\n{}\n",
+        "MB/s, one request at a time. Ours: sequential requests of 1 MiB and random requests of 4 KiB, on full devices.\n\n{}\n",
         table(&heading, &rows)
     ))
 }
@@ -180,7 +180,7 @@ fn swtf() -> Result<String> {
     Ok(format!("{}\n", table(&heading, &rows)))
 }
 
-/// Returns table 3: responses of writes, aligned to the pages of the device and not.
+/// Returns table 3: responses of writes that are aligned to the pages of the device, and of others.
 fn alignment(document: Option<&Document>) -> Result<String> {
     let heading = cells(&[
         "table 3: probability of a sequential write",
@@ -268,7 +268,7 @@ fn macro_benchmarks(traces: &TraceFolder) -> Result<String> {
         rows.push(vec![name.to_owned(), format!("{:.2}%", gain * 100.0)]);
     }
     Ok(format!(
-        "Ours in the time that the whole trace takes, 32 requests at a time.\n\n{}\n",
+        "Ours: less time for the whole trace, with 32 requests in flight.\n\n{}\n",
         table(&heading, &rows)
     ))
 }

@@ -1,5 +1,5 @@
-//! `sfs-lab evidence`: the default policy against the others and against the bound, in every combination of workload,
-//! utilization and interval of syncs, over several seeds.
+//! `sfs-lab evidence`: the default policy against the others and against the bound, in every
+//! combination of workload, utilization and interval of syncs, over several seeds.
 //!
 //! A missing trace is left out, with a message.
 

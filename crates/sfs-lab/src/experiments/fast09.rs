@@ -17,7 +17,7 @@ use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdProfile};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Bytes that the paper writes in each run, and the size of our devices.
+/// Number of bytes that the paper writes in each run, and the size of our devices.
 const WRITTEN: u64 = 1 << 30;
 
 /// Sizes of requests in figure 2, in bytes.
@@ -29,7 +29,7 @@ const SHOWN: usize = 1500;
 /// Multiple of the median above which a response is a spike.
 const SPIKE_MEDIANS: u64 = 2;
 
-/// Logical blocks that the paper found (figure 3), in bytes.
+/// Sizes of the logical blocks that the paper found (figure 3), in bytes.
 const LOGICAL_BLOCKS: [(&str, u64); 3] =
     [("sandisk", 4 * MIB), ("samsung", 8 * MIB), ("mtron", 4 * MIB)];
 
@@ -53,8 +53,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     document.map_or(Ok(()), |document| document.section("fast09", &text))
 }
 
-/// Returns the response times in ns of `WRITTEN` bytes in requests of `len` bytes on Mtron's flash. Every offset
-/// is written once.
+/// Returns the response times in ns of writes of `len` bytes on Mtron's flash, `WRITTEN` bytes
+/// together. Every offset is written once.
 fn responses(len: u64, random: bool) -> Result<Vec<u64>> {
     let profile = SsdProfile::by_name("mtron").context("a profile")?.with_capacity(WRITTEN);
     let mut ssd = Ssd::new(&profile.config()).context("too few spare blocks")?;
@@ -104,8 +104,8 @@ fn spikes(document: Option<&Document>, progress: &mut dyn FnMut(u64)) -> Result<
         progress(no);
     }
     Ok(format!(
-        "1 GiB in each order, every offset once, on 1 GiB of Mtron's flash (FAST) that is full. A spike takes more \
-         than {SPIKE_MEDIANS} medians.\n\n{}",
+        "Writes of 1 GiB in each order, every offset once, on a full device of 1 GiB with Mtron's flash (FAST). A \
+         spike takes longer than {SPIKE_MEDIANS} medians.\n\n{}",
         table(&heading.map(str::to_owned), &rows)
     ))
 }

@@ -50,16 +50,16 @@ const JOB_UTILIZATIONS: [u8; 3] = [30, 50, 70];
 /// The devices.
 const DEVICES: [&str; 3] = ["sandisk", "samsung", "mtron"];
 
-/// Size of the paper's smallest device, in bytes; ours is smaller, and so are the loads.
+/// Size of the paper's smallest device, in bytes; our device is smaller, and so are the loads.
 const PAPER_BYTES: u64 = 32 << 30;
 
-/// Index of Mtron's own device among the models.
+/// Index of Mtron's hybrid device among the models.
 const MTRON: usize = DEVICES.len() - 1;
 
-/// Divisor of the size of erase blocks, without which the device would have too few.
+/// Divisor of the size of erase blocks, without which the device would have too few erase blocks.
 const ERASE_BLOCK_DIVISOR: u32 = 4;
 
-/// Bytes of dirty memory at which a machine writes back, before scaling.
+/// Number of bytes of dirty memory at which a machine writes back, before scaling.
 const WRITE_BACK_BYTES: u64 = (1 << 30) / 10;
 
 /// Limits of the classes of response times, in microseconds (figure 9).
@@ -131,7 +131,8 @@ impl Arguments {
         Ok(scaled(profile, self.size, ERASE_BLOCK_DIVISOR))
     }
 
-    /// Returns every device as it was, and Mtron's with other translation layers. All ignore discards.
+    /// Returns every device with a hybrid translation layer, and Mtron's with two other layers. All
+    /// models ignore discards.
     fn models(&self) -> Result<Vec<SchemeModel>> {
         let hybrid = Layer::Fast { log_blocks: 8 };
         let kinds = DEVICES.map(|device| (device, "hybrid", hybrid)).into_iter().chain([
@@ -298,9 +299,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         anyhow::Ok(())
     })?;
     let text = format!(
-        "Files, transactions and bytes are {} times fewer than in the paper, on {} with erase blocks a quarter of the \
-         device's ({} for Mtron, which is the segment of SFS). R and f: Mtron. Times are the model's; in parentheses \
-         flash write amplification.\n\n{text}",
+        "The loads have {} times fewer files, transactions and bytes than in the paper. The device has {}, with erase \
+         blocks of a quarter of the real size ({} for Mtron, also the segment size of SFS). R and f are for Mtron. \
+         Times are those of the model, with flash write amplification in parentheses.\n\n{text}",
         arguments.scale,
         Human(arguments.size),
         Human(segment_size),
@@ -340,7 +341,8 @@ fn by_model(name: &str, models: &[SchemeModel], runs: &[SchemeRun]) -> String {
     table(&heading, &runs.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Returns the row of a load: time on Mtron's own device, and the focal factor, of every filesystem.
+/// Returns the row of a load: time on Mtron's hybrid device, and the focal factor, of every
+/// filesystem.
 fn summary_row(name: &str, filesystems: &[Filesystem], runs: &[SchemeRun]) -> Vec<String> {
     let cell = |filesystem: &Filesystem| {
         let run = runs.iter().find(|run| run.filesystem == filesystem.name());

@@ -12,14 +12,16 @@ use sfs_ssd::{RequestQueue, Ssd, SsdConfig, SsdCounters, SsdProfile};
 /// Size of the device in bytes: a thirty-second of the paper's 8 GB.
 const SIZE: u64 = 256 << 20;
 
-/// Bytes that are written between two syncs.
+/// Number of bytes that are written between two syncs.
 const SYNC_BYTES: u64 = 16 << 20;
 
-/// Transactions, and the paper's pages moved and cleaning time, relative to those without information.
+/// Number of transactions, and the paper's pages moved and cleaning time, relative to cleaning
+/// without information.
 const TABLE: [(u32, f64, f64); 4] =
     [(5000, 0.31, 0.69), (6000, 0.25, 0.60), (7000, 0.35, 0.63), (8000, 0.50, 0.69)];
 
-/// Returns table 5. Where the table cannot be made, reports the reason on standard error and returns nothing.
+/// Returns table 5. If the table cannot be made, reports the reason on standard error and returns
+/// an empty text.
 pub(crate) fn table5() -> Result<String> {
     let filesystem = Filesystem::Ext3;
     let missing = filesystem.missing().map(|name| anyhow::anyhow!("{name} is not installed"));

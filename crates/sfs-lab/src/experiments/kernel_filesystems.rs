@@ -1,8 +1,8 @@
 //! `sfs-lab reproduce kernel-filesystems`: the kernel's filesystems and SFS under one overwriting job, on two
 //! flash models.
 //!
-//! The requests of the kernel's filesystems come from the traces `peers/`. Without them the experiment is
-//! skipped, with a message.
+//! The requests of the kernel's filesystems come from the traces `peers/`. Without these traces the
+//! experiment is skipped, with a message.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Number of random log blocks of the FAST model.
     #[arg(long, default_value_t = 64)]
     log_blocks: u32,
-    /// Streams that the page-mapped model separates; only SFS names streams.
+    /// Number of streams that the page-mapped model separates; only SFS names streams.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     streams: u8,
     /// Size of a segment of SFS; by default the choice of sfs-mkfs for 1 GiB.

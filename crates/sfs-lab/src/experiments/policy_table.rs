@@ -33,7 +33,7 @@ const UNBUFFERED: [PolicySet; 11] = [
     (ORACLE, ORACLE_VICTIMS, WriteOutPolicy::Heads),
 ];
 
-/// Policies that are tried with a buffer, beside [`UNBUFFERED`].
+/// Policies that are run only with a buffer, in addition to [`UNBUFFERED`].
 const BUFFERED: [PolicySet; 3] = [
     ("sepbit", "cost-benefit-sqrt", WriteOutPolicy::Coldest),
     ("sfs", "index", WriteOutPolicy::Largest),

@@ -1,7 +1,7 @@
 //! `sfs-lab reproduce postmark`: Postmark over the kernel's filesystems and SFS (About SSD, Shin 2008).
 //!
-//! The requests are recorded below each filesystem, and replayed on a model for their time. The tables have no
-//! figures of the slides, which show them only as pictures.
+//! The requests are recorded below each filesystem, and replayed on a model for their time. The
+//! tables have no figures of the slides, which show their results only as pictures.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,8 @@ use sfs_ssd::{SsdConfig, SsdProfile};
 
 use super::installed::installed;
 
-/// Files, sizes in bytes, transactions (slide "Test environment (2/2)").
+/// Name, number of files, their sizes in bytes, and number of transactions (slide "Test environment
+/// (2/2)").
 const WORKLOADS: [(&str, u32, (u64, u64), u32); 4] = [
     ("SS", 10_000, (9_216, 15_360), 100_000),
     ("SL", 100_000, (9_216, 15_360), 100_000),
@@ -24,7 +25,8 @@ const WORKLOADS: [(&str, u32, (u64, u64), u32); 4] = [
     ("LL", 4_250, (104_858, 3_145_728), 10_000),
 ];
 
-/// Bytes of dirty memory at which the machine of the slides writes back: a tenth of its 1 GiB.
+/// Number of bytes of dirty memory at which the machine of the slides writes back: a tenth of its 1
+/// GiB.
 const WRITE_BACK_BYTES: u64 = (1 << 30) / 10;
 
 #[derive(clap::Args)]
@@ -82,7 +84,8 @@ impl Arguments {
         let lab = std::env::current_exe().context("this program's own path")?;
         let disk = Disk::start(&lab, &DiskRequest { profile: "fast12", size: self.size })?;
         filesystem.make(disk.device())?;
-        // A sync of the whole filesystem does not reach a FUSE daemon, so its memory is bounded instead.
+        // A sync of the whole filesystem does not reach a FUSE daemon, so its write buffer is
+        // bounded instead.
         let buffer = format!("write_buffer={}", postmark.sync_bytes);
         let options: &[&str] = match filesystem {
             Filesystem::Sfs { .. } => &[&buffer],
@@ -149,8 +152,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         anyhow::Ok(())
     })?;
     let text = format!(
-        "Files and transactions are {} times fewer than on the slides, on {}, full before, of Mtron's flash with erase \
-         blocks of {} (a quarter); the filesystem is synced after every {} that Postmark writes, or has a write buffer of that (SFS).\n\n{text}",
+        "The loads have {} times fewer files and transactions than on the slides. The device has {} of Mtron's flash, \
+         full before, with erase blocks of {} (a quarter of the real size). The filesystem is synced after every {} \
+         that Postmark writes; SFS has a write buffer of this size instead.\n\n{text}",
         arguments.scale,
         Human(arguments.size),
         Human(arguments.model()?.geometry.cluster_size()),

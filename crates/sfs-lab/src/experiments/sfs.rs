@@ -16,8 +16,9 @@ use sfs_mkfs::output;
 const GROUPS: [[f64; 6]; 2] =
     [[6.96, 6.15, 5.29, 4.21, 3.78, 3.15], [5.98, 4.95, 3.79, 2.64, 2.66, 2.30]];
 
-/// Write cost by partitioning. The paper's text exchanges the names of equal width and of equal count (the
-/// same number of segments in every group); here each value is beside the partitioning that the paper means.
+/// Write cost by partitioning. The paper's text exchanges the names of equal width and of equal
+/// count (the same number of segments in every group); each value here has the name that the paper
+/// means.
 const PARTITIONS: [(&str, [f64; 2]); 3] = [
     ("sfs-equal-count", [6.03, 5.07]),
     ("sfs-equal-width", [4.83, 3.57]),
@@ -93,7 +94,7 @@ impl Arguments {
             source: &source,
             warm_up_source: None,
             workload: workload.to_owned(),
-            // The paper's cleaner begins at 95%.
+            // The paper's cleaner begins at a utilization of 95%.
             space: VolumeSizeRequest {
                 utilization,
                 live_segments: (SEGMENTS * utilization) as u32,

@@ -17,7 +17,7 @@ const WORKLOADS: [&str; 4] = ["uniform", "zipf:0.99", "hotcold:90/10", "tpcc"];
 
 const POLICIES: [&str; 3] = ["sfs-fast12", "sfs-log", "sfs"];
 
-/// Users' writes from one sync to the next, in segments.
+/// Numbers of users' writes from one sync to the next, in segments.
 const INTERVALS_SEGMENTS: [f64; 3] = [0.125, 1.0, 8.0];
 
 #[derive(clap::Args)]

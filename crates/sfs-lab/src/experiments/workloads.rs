@@ -25,8 +25,8 @@ pub(super) fn generators() -> Result<Vec<NamedSource>> {
     GENERATORS.iter().map(|name| Ok(((*name).to_owned(), Source::open(name)?))).collect()
 }
 
-/// Returns the traces in `folder` that have at most `blocks_max` different blocks. Reports the missing and the larger
-/// ones on standard error.
+/// Returns the traces in `folder` that have at most `blocks_max` different blocks. Reports missing
+/// and larger traces on standard error.
 pub(super) fn traces(folder: &TraceFolder, blocks_max: u32) -> Result<Vec<NamedSource>> {
     let mut traces = Vec::new();
     for name in TRACES {
@@ -41,13 +41,14 @@ pub(super) fn traces(folder: &TraceFolder, blocks_max: u32) -> Result<Vec<NamedS
     Ok(traces)
 }
 
-/// Returns the segments that users' blocks fill. A small trace has fewer, but the open segments must not be a large part
-/// of them.
+/// Returns the number of segments that users' blocks fill. A small trace fills fewer segments, but
+/// so many that the open segments are only a small part.
 pub(super) fn live_segments(source: &Source) -> u32 {
     source.block_count().map_or(512, |blocks| (blocks / 16).clamp(128, 512))
 }
 
-/// Returns the part of the segments that is kept clean: 2%, and at least ten segments of a volume that is 85% full.
+/// Returns the part of the segments that is kept clean: 2%, and at least ten segments of a volume
+/// that is 85% full.
 pub(super) fn reserve(live_segments: u32) -> f64 {
     0.02_f64.max(10.0 * 0.85 / f64::from(live_segments))
 }

@@ -23,8 +23,8 @@ use super::ssd::ExportedSsd;
 /// Name of the file with the contents of the disk.
 pub const DISK: &str = "disk";
 
-/// Name of the file with the counters as JSON. Writing `reset` to it sets them to zero; `real` and
-/// `virtual` choose whether requests take as long as on the device.
+/// Name of the file with the counters as JSON. Writing `reset` to the file sets the counters to
+/// zero; `real` and `virtual` choose whether requests take as long as on the device.
 pub const CONTROL: &str = "control";
 
 const DISK_INO: INodeNo = INodeNo(2);

@@ -7,7 +7,7 @@ use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdCounters, SsdDevice, TimeMode};
 
 use crate::block_trace::{BlockTrace, TraceRecord};
 
-/// Bytes of a request that fills the device.
+/// Size of the requests that fill the device, in bytes.
 const FILL_SIZE: u64 = 1 << 20;
 
 /// A model with its contents, and the record of its requests.
@@ -39,8 +39,8 @@ pub struct ExportedStatus {
 }
 
 impl ExportedSsd {
-    /// Returns the model as a disk, with a record if `record` is set. `filled` writes every page once
-    /// before counting starts.
+    /// Returns the model as a disk, with a record of requests if `record` is set. If `filled` is
+    /// set, writes every page once before counting starts.
     pub fn new(
         mut ssd: Ssd,
         name: String,

@@ -26,11 +26,11 @@ const TRACE_RUN: u32 = 64;
 pub struct Comparison {
     /// Size of the device, in bytes.
     pub size: u64,
-    /// Blocks that are overwritten over all blocks of the device, 0..1.
+    /// Part of the device's blocks that is overwritten, 0..1.
     pub working_set: f64,
-    /// Overwrites before counting, in multiples of the working set.
+    /// Number of overwrites before counting, in multiples of the working set.
     pub warm_up: f64,
-    /// Overwrites that are counted, in multiples of the working set.
+    /// Number of overwrites that are counted, in multiples of the working set.
     pub measured: f64,
     /// Seed of the generators.
     pub seed: u64,
@@ -68,14 +68,14 @@ impl Comparison {
         }
     }
 
-    /// Returns the overwrites of a run, the warm-up included.
+    /// Returns the number of overwrites of a run, the warm-up included.
     pub fn writes(&self) -> u64 {
         let space = self.space(1.0);
         space.warm_up + space.measured
     }
 
-    /// Runs `filesystem` under `source` on a device that is full of data to `utilization`, 0..1.
-    /// `lab` is the path of the program `sfs-lab`.
+    /// Runs `filesystem` under `source` on a device that is filled with data to `utilization`,
+    /// 0..1. Returns the requests of the filesystem. `lab` is the path of the program `sfs-lab`.
     ///
     /// # Errors
     ///
@@ -99,8 +99,8 @@ impl Comparison {
     }
 }
 
-/// Returns the writes of `source` over `blocks` blocks. From a recorded trace with more blocks, only
-/// every n-th run of blocks is taken, so that the working set is as large.
+/// Returns the writes of `source` over `blocks` blocks. From a recorded trace with more blocks,
+/// only every n-th run of blocks is taken, so that the working set has at most `blocks` blocks.
 fn stream(source: &Source, blocks: u32, seed: u64) -> impl FnMut() -> BlockOperation {
     let every = source.block_count().map_or(1, |count| count.div_ceil(blocks).max(1));
     let mut operations = source.stream(blocks, seed);
@@ -115,7 +115,8 @@ fn stream(source: &Source, blocks: u32, seed: u64) -> impl FnMut() -> BlockOpera
 }
 
 impl RecordedRequests {
-    /// Counts the requests `from..to` of a trace, without knowledge of what the user wrote.
+    /// Returns the requests of a trace, of which `from..to` are counted. The number of bytes that
+    /// the user wrote is unknown and counts as zero.
     pub fn of(trace: BlockTrace, from: u64, to: u64) -> RecordedRequests {
         RecordedRequests { trace, phases: JobPhases { from, to, ..JobPhases::default() } }
     }
@@ -144,7 +145,8 @@ impl RecordedRequests {
         self.on_each(config, |_, _| ())
     }
 
-    /// Replays the requests as [`RecordedRequests::on`] does, and calls `each` for every counted one.
+    /// Replays the requests as [`RecordedRequests::on`] does, and calls `each` for every counted
+    /// request.
     ///
     /// # Errors
     ///
@@ -154,7 +156,7 @@ impl RecordedRequests {
         config: &SsdConfig,
         mut each: impl FnMut(&HostRequest, Completion),
     ) -> Result<ModelOutcome> {
-        let mut ssd = Ssd::new(config).context("too few spare blocks")?;
+        let mut ssd = Ssd::new(config).context("the model has too few spare blocks")?;
         let capacity = ssd.capacity();
         let fill = (0..capacity.div_ceil(1 << 20)).map(|no| {
             let offset = no << 20;
@@ -192,14 +194,14 @@ impl ModelOutcome {
         self.user_bytes as f64 * 1e3 / (self.elapsed_ns as f64).max(1.0)
     }
 
-    /// Returns the erases for each GiB that the user wrote.
+    /// Returns the number of erases for each GiB that the user wrote.
     pub fn erases_per_gib(&self) -> f64 {
         self.counters.erases as f64 * f64::from(1 << 30) / (self.user_bytes as f64).max(1.0)
     }
 }
 
-/// Returns a profile with this capacity, and with erase blocks that are smaller by the divisor, or as
-/// small as a page.
+/// Returns the profile with this capacity, and with the number of pages in an erase block divided
+/// by `erase_block_divisor`; an erase block keeps at least one page.
 pub fn scaled(profile: SsdProfile, capacity: u64, erase_block_divisor: u32) -> SsdProfile {
     let flash_pages = (profile.geometry.flash_pages / erase_block_divisor).max(1);
     let geometry = sfs_ssd::FlashGeometry { flash_pages, ..profile.geometry };

@@ -45,19 +45,20 @@ impl CostModel {
         Some(CostModel { error, ..model })
     }
 
-    /// Returns the microseconds for a block when `blocks` (f R) go to a logical block at a time.
+    /// Returns the time of a block in microseconds, if `blocks` (f R) are written to a logical
+    /// block at a time.
     pub fn block_time_us(&self, blocks: f64) -> f64 {
         self.merge_us / blocks + self.block_us
     }
 }
 
-/// Returns 1 / (f R) and the microseconds for a block. A random request alone goes to its logical
-/// block, so f R is its size in blocks.
+/// Returns 1 / (f R) and the time of a block in microseconds. A logical block gets one random
+/// request at a time, so f R is the size of the request in blocks.
 fn point(row: &ThroughputRow) -> (f64, f64) {
     (BLOCK_SIZE / row.size as f64, block_us(row.random_kb_per_s))
 }
 
-/// Returns the microseconds for a block of 4 KiB at a throughput in kB/s.
+/// Returns the time of a block of 4 KiB in microseconds, at a throughput in kB/s.
 pub fn block_us(kb_per_s: u64) -> f64 {
     BLOCK_SIZE * 1000.0 / kb_per_s.max(1) as f64
 }

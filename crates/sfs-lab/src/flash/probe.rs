@@ -10,7 +10,7 @@ const BLOCK_BYTES: u64 = 4096;
 /// Time limit of a measurement: a day, because virtual time costs nothing.
 pub const BUDGET: Budget = Budget { total_ns: 86_400_000_000_000, ..Budget::DEFAULT };
 
-/// A model in virtual time.
+/// A flash model that serves writes in virtual time.
 pub struct ModelProbe {
     ssd: Ssd,
     now_ns: u64,
@@ -23,7 +23,7 @@ impl ModelProbe {
     ///
     /// If the model cannot be built.
     pub fn new(config: &SsdConfig) -> Result<(ModelProbe, Region)> {
-        let ssd = Ssd::new(config).context("too few spare blocks")?;
+        let ssd = Ssd::new(config).context("the model has too few spare blocks")?;
         let region = Region { block_count: ssd.capacity() / BLOCK_BYTES, partition_start: 0 };
         Ok((ModelProbe { ssd, now_ns: 0 }, region))
     }

@@ -29,7 +29,7 @@ const WRITE_BYTES: usize = 4096;
 /// Size of a write of the fill phase, in bytes.
 const FILL_WRITE_BYTES: usize = 128 << 10;
 
-/// Writes between two fsyncs.
+/// Number of writes between two fsyncs.
 const SYNC_WRITES: usize = 1024;
 
 /// Start of the job, in seconds since 1970.
@@ -93,7 +93,7 @@ impl RecordedFilesystem {
 
     /// Replays the job on a new model.
     pub fn replay(&self, config: &SsdConfig) -> Result<JobOnFlash> {
-        let mut ssd = Ssd::new(config).context("too few spare blocks")?;
+        let mut ssd = Ssd::new(config).context("the model has too few spare blocks")?;
         let requests = |trace: &BlockTrace| trace.records.clone().into_iter().map(|r| r.request());
         let queue = RequestQueue::SYNCHRONOUS;
         let filled_ns = queue.run(&mut ssd, 0, requests(&self.fill), |_, _| {});
@@ -107,9 +107,9 @@ impl RecordedFilesystem {
 /// is -1, otherwise the last mark.
 fn user_bytes(marks: &str, job_bytes: u64) -> Result<u64> {
     let last = marks.lines().last().and_then(|line| line.split_once(','));
-    match last.context("no mark")?.1.trim() {
+    match last.context("the marks file has no marks")?.1.trim() {
         "-1" => Ok(job_bytes),
-        bytes => bytes.parse().with_context(|| format!("a mark of {bytes} bytes")),
+        bytes => bytes.parse().with_context(|| format!("the last mark is not a number: {bytes}")),
     }
 }
 
@@ -122,15 +122,15 @@ pub fn pages(folder: &Path) -> Result<Vec<u32>> {
     Ok(bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
 }
 
-/// Runs the job on SFS with segments of `segment_blocks`. Background work runs whenever the volume wants
-/// it, and the clock is that of the device.
+/// Runs the job on SFS with segments of `segment_blocks`. All pending background work runs after
+/// each write of the fill and after each fsync. The clock is that of the device.
 pub fn sfs(
     config: &SsdConfig,
     options: VolumeOptions,
     segment_blocks: u64,
     pages: &[u32],
 ) -> Result<JobOnFlash> {
-    let ssd = Ssd::new(config).context("too few spare blocks")?;
+    let ssd = Ssd::new(config).context("the model has too few spare blocks")?;
     let device = Arc::new(SsdDevice::new(ssd, TimeMode::Virtual, false));
     let layout = Layout::new(PARTITION_BYTES / WRITE_BYTES as u64, segment_blocks, 0)?;
     let superblock = Superblock {
@@ -227,7 +227,7 @@ mod tests {
         let profile =
             SsdProfile::by_name("fast12").expect("a profile").with_capacity(PARTITION_BYTES);
         let mut random = WorkloadRng::new(1);
-        // Twice as much as is free, so that segments are reused.
+        // About twice the free space, so that segments are reused.
         let pages: Vec<u32> = (0..120_000).map(|_| random.below(2_000)).collect();
         let outcome =
             sfs(&profile.config(), VolumeOptions::default(), 1024, &pages).expect("an outcome");

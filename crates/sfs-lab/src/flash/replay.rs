@@ -33,7 +33,7 @@ pub struct FlashOutcome {
     pub counters: SsdCounters,
     /// Bytes programmed over bytes that the host wrote.
     pub write_amplification: f64,
-    /// Erases of a block since the device was new: minimum, mean, maximum.
+    /// Number of erases of a block since the device was new: minimum, mean, maximum.
     pub erases: (u32, f64, u32),
     /// Virtual time of the counted replays, in nanoseconds.
     pub elapsed_ns: u64,
@@ -54,7 +54,7 @@ impl FlashReplay {
             bail!("the device has too few spare blocks for its translation layer");
         };
         if trace.end() > ssd.capacity() {
-            bail!("the trace needs {} bytes, the device has {}", trace.end(), ssd.capacity());
+            bail!("the trace needs {} bytes, but the device has {}", trace.end(), ssd.capacity());
         }
         let mut now_ns = 0;
         if self.filled {
@@ -73,7 +73,7 @@ impl FlashReplay {
         Ok(FlashOutcome::new(&ssd, now_ns - began_ns, times))
     }
 
-    /// Replays the trace once from `from_ns` on. Returns the end in nanoseconds.
+    /// Replays the trace once from `from_ns` on. Returns the time of the end, in nanoseconds.
     fn replay(
         &self,
         ssd: &mut Ssd,

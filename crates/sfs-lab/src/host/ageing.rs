@@ -1,8 +1,8 @@
 //! Ageing of a mounted filesystem, as in the FAST 2009 paper (section 6.1).
 //!
-//! The filesystem is filled with files, and files are deleted at random down to a utilization, so that free
-//! space is everywhere. A seed gives the same files, with the same contents and the same order of deletion,
-//! on every filesystem with room for them. Other files are not touched.
+//! The filesystem is filled with files, and files are deleted at random down to a utilization, so
+//! that free space is everywhere. A seed gives the same files, with the same contents and the same
+//! order of deletion, on every filesystem with room for the files. Other files are not touched.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -47,8 +47,8 @@ pub struct Aged {
 }
 
 impl Ageing {
-    /// Returns the endless sequence of file sizes: every octave between the smallest and the largest is as
-    /// frequent.
+    /// Returns the endless sequence of file sizes: all octaves between the smallest and the largest
+    /// size are equally frequent.
     fn lengths(&self) -> impl Iterator<Item = u64> + use<> {
         let mut random = WorkloadRng::new(self.seed);
         let (smallest, largest) = (self.smallest.max(1), self.largest.max(self.smallest));
@@ -59,7 +59,8 @@ impl Ageing {
         })
     }
 
-    /// Ages the filesystem that is mounted at `dir`. `progress` takes the utilization from time to time.
+    /// Ages the filesystem that is mounted at `dir`, and calls `progress` with the utilization from
+    /// time to time.
     ///
     /// # Errors
     ///
@@ -91,7 +92,8 @@ impl Ageing {
         }
         let full = used(dir)?;
         aged.utilization_full = full.utilization();
-        // The space of a deleted file may be free only later, so it is counted here.
+        // The filesystem may free the space of a deleted file later, so the loop counts the space
+        // itself.
         let mut left = full;
         for index in WorkloadRng::new(self.seed).permutation(written.len() as u32) {
             if left.utilization() <= self.utilization {
@@ -156,7 +158,7 @@ fn used(dir: &Path) -> io::Result<UsedSpace> {
     Ok(UsedSpace { bytes_used: (space.f_blocks - space.f_bfree) * space.f_frsize, bytes })
 }
 
-/// Returns the bytes that the blocks of a file take.
+/// Returns the number of bytes that are allocated to a file.
 fn allocated(path: &Path) -> io::Result<u64> {
     Ok(rustix::fs::lstat(path)?.st_blocks as u64 * 512)
 }

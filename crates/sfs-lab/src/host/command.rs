@@ -1,4 +1,4 @@
-//! Programs of this machine: finds them, and runs them.
+//! Programs of this machine: how to find and to run one.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 /// Folders that a user's `PATH` may lack.
 const SYSTEM_FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// Returns the path of a program: one of ours in the folder of this program, or one that is installed.
+/// Returns the path of a program: in the folder of this program, or else where it is installed.
 pub fn program(name: &str) -> Option<PathBuf> {
     let ours = std::env::current_exe().ok()?.parent()?.join(name);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -21,7 +21,8 @@ pub fn program(name: &str) -> Option<PathBuf> {
 ///
 /// # Errors
 ///
-/// If the command cannot be started or fails; with the last line of its standard error.
+/// If the command cannot be started or fails. The error has the last line of the command's standard
+/// error.
 pub fn run(command: &mut Command) -> Result<()> {
     let shown = format!("{command:?}");
     let output = command.output().with_context(|| shown.clone())?;

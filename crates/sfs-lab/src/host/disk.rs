@@ -1,7 +1,7 @@
 //! A model that another process exports as a disk.
 //!
-//! The process ends when the value is dropped. The user of the disk is another process, because a process
-//! that waits for its own requests cannot be killed.
+//! The exporting process ends when the [`Disk`] is dropped. This process only uses the disk,
+//! because a process that waits for its own requests cannot be killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -20,7 +20,7 @@ use super::command;
 use crate::block_trace::BlockTrace;
 use crate::exported::{CONTROL, ExportedStatus};
 
-/// A wanted model.
+/// The profile and the size of a model to export.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskRequest {
     /// Name of the profile, as in `sfs-lab ssd --profile`.
@@ -41,7 +41,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Starts `lab`, the program `sfs-lab`, as `sfs-lab ssd` with a record.
+    /// Starts `sfs-lab ssd`, which records the requests. `lab` is the path of the program
+    /// `sfs-lab`.
     ///
     /// # Errors
     ///
@@ -56,7 +57,7 @@ impl Disk {
             .arg(folder.path().join("record.csv"))
             .arg(&dir)
             .stdout(Stdio::piped())
-            // Ctrl-C ends this process first, which unmounts before it ends the disk.
+            // Ctrl-C must not end the disk, because this process has to unmount first.
             .process_group(0)
             .spawn()
             .with_context(|| lab.display().to_string())?;
@@ -77,13 +78,14 @@ impl Disk {
         disk.output.read_line(&mut line)?;
         if line.is_empty() {
             disk.child.wait()?;
-            bail!("sfs-lab ssd did not start");
+            bail!("sfs-lab ssd ended before its disk was ready");
         }
         disk.device = line.trim().into();
         Ok(disk)
     }
 
-    /// Returns an error once this process has received a signal to end, so that the caller unmounts and returns.
+    /// Returns an error once this process has received a signal to end, so that the caller unmounts
+    /// and returns.
     pub fn check(&self) -> Result<()> {
         match self.interrupted.load(Ordering::Relaxed) {
             true => bail!("interrupted"),
@@ -101,7 +103,8 @@ impl Disk {
         self.folder.path()
     }
 
-    /// Chooses whether requests take as long as on the device.
+    /// Chooses real time, in which requests take as long as on the modelled device, or virtual
+    /// time.
     pub fn set_real_time(&self, real_time: bool) -> Result<()> {
         let path = self.control();
         let word = if real_time { "real" } else { "virtual" };

@@ -1,7 +1,7 @@
 //! The filesystems that are compared: their names, programs and options.
 //!
-//! All options are defaults, except those that a name implies. btrfs mixes data and metadata, because on a
-//! small device one of two separate regions would be full before the other.
+//! All options are defaults, except the options that a name implies. btrfs mixes data and metadata,
+//! because on a small device one of two separate regions would be full before the other.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ impl Filesystem {
 
     /// Makes an empty filesystem on `device`.
     pub fn make(&self, device: &Path) -> Result<()> {
-        // Zeroing in the background would go on during the job.
+        // ext4 would otherwise zero tables in the background during the job.
         const EXT: [&str; 4] = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
         let mut command = match self {
             Self::Sfs { segment_size, layout, .. } => {

@@ -18,37 +18,37 @@ use crate::workload::BlockOperation;
 /// Size of a write of cold data, in bytes.
 const COLD_WRITE_BYTES: usize = 1 << 20;
 
-/// Writes between two fsyncs.
+/// Number of writes between two fsyncs.
 const SYNC_WRITES: u64 = 1024;
 
 /// Sizes of the job, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobSize {
-    /// Blocks that are written once.
+    /// Number of blocks that are written once.
     pub cold_blocks: u32,
-    /// Blocks that are written once, in order and directly, and then overwritten.
+    /// Number of blocks that are written once, in order and with direct I/O, and then overwritten.
     pub working_blocks: u32,
-    /// Overwrites before counting.
+    /// Number of overwrites before counting.
     pub warm_up: u64,
-    /// Overwrites that are counted.
+    /// Number of overwrites that are counted.
     pub measured: u64,
 }
 
-/// The range of the record that is counted, and the blocks written in it.
+/// The range of the record that is counted, and the number of blocks written in this range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobPhases {
     /// Index of the first request that is counted.
     pub from: u64,
     /// Index after the last request that is counted.
     pub to: u64,
-    /// Overwrites that were counted.
+    /// Number of overwrites that were counted.
     pub written: u64,
     /// `true` if the filesystem ran out of space before the end.
     pub is_full: bool,
 }
 
-/// Runs the job in `dir`, which is on `disk`. `next` returns the next block to overwrite, and `progress`
-/// takes the overwrites so far.
+/// Runs the job in `dir`, which is on `disk`. `next` returns the next block to overwrite.
+/// `progress` is called with the number of overwrites so far.
 ///
 /// # Errors
 ///
@@ -80,7 +80,7 @@ pub fn overwrite(
     Ok(phases)
 }
 
-/// Syncs this filesystem alone, because others on the machine have nothing to do with the job.
+/// Syncs this filesystem alone: other filesystems of the machine do not belong to the job.
 fn sync(dir: &Path) -> Result<()> {
     Ok(rustix::fs::syncfs(File::open(dir)?)?)
 }
@@ -97,8 +97,8 @@ fn fill_cold(path: &Path, blocks: u32) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Writes the working set block by block: a copy-on-write filesystem keeps a large extent as long as any
-/// block of it is live.
+/// Writes the working set block by block, because a copy-on-write filesystem keeps a large extent
+/// as long as any block of the extent is live.
 fn fill_working(path: &Path, blocks: u32) -> io::Result<()> {
     let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
     let file = OpenOptions::new().write(true).create(true).custom_flags(direct).open(path)?;

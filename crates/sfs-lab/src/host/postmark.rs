@@ -1,4 +1,4 @@
-//! The installed Postmark (Katcher, 1997) on a mounted filesystem, with a sync after every so many bytes.
+//! The installed Postmark (Katcher, 1997) on a mounted filesystem, which is synced at intervals.
 //!
 //! Files and transactions follow from the parameters, because Postmark's seed is fixed.
 
@@ -27,8 +27,8 @@ pub struct Postmark {
     pub transactions: u32,
     /// Number of directories for the files; 0 for none.
     pub folders: u32,
-    /// Bytes that Postmark writes between two syncs of the filesystem. Without syncs, memory would hold
-    /// all of a run that is scaled down.
+    /// Number of bytes that Postmark writes between two syncs of the filesystem. Without syncs, all
+    /// data of a scaled-down run would stay in memory.
     pub sync_bytes: u64,
 }
 
@@ -88,7 +88,8 @@ impl Postmark {
     }
 }
 
-/// Returns the bytes that a process has written by system calls; `None` if the process has ended.
+/// Returns the number of bytes that a process has written by system calls; `None` if the process
+/// has ended.
 fn written(process: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/io")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())

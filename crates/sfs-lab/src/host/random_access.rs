@@ -1,8 +1,9 @@
 //! Random direct writes and reads of 4 KiB by several jobs, like those of FIO in the FAST 2009 paper
 //! (table 6).
 //!
-//! Every job writes each block of its file once, in random order, and then reads each once. The jobs take
-//! turns, so that the disk serves one request at a time. The requests are the same on every filesystem.
+//! Every job writes each block of its file once, in random order, and then reads each block once.
+//! The jobs take turns, so that the disk serves one request at a time. The requests are the same on
+//! every filesystem.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -14,7 +15,7 @@ use sfs_device::{BLOCK_SIZE, Block};
 use super::disk::Disk;
 use crate::random::WorkloadRng;
 
-/// Blocks that a job writes or reads in its turn.
+/// Number of blocks that a job writes or reads in its turn.
 const TURN_BLOCKS: usize = 16;
 
 /// The jobs.

@@ -5,10 +5,10 @@ use std::ops::Range;
 use anyhow::{Result, ensure};
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-/// Number of ticks that a linear axis has at most.
+/// Maximum number of ticks of a linear axis.
 const TICKS_MAX: f64 = 8.0;
 
-/// Factor by which a logarithmic axis is longer than its values, at each end.
+/// Factor by which a logarithmic axis extends beyond its values, at each end.
 const LOGARITHMIC_MARGIN: f64 = 1.15;
 
 /// The scale of an axis.
@@ -26,7 +26,7 @@ pub enum AxisScale {
     Categories(&'static [&'static str]),
 }
 
-/// An axis.
+/// An axis of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Axis {
     /// Quantity and unit.
@@ -54,7 +54,7 @@ impl AxisCoord {
             ensure!(value.is_finite(), "{value} is not finite");
             (low, high) = (low.min(value), high.max(value));
         }
-        ensure!(low <= high, "no point");
+        ensure!(low <= high, "the figure has no points");
         let range = axis.scale.range(low, high)?;
         Ok(Self { scale: axis.scale, ticks: axis.scale.ticks(&range), range })
     }
@@ -139,7 +139,7 @@ impl AxisScale {
     }
 }
 
-/// Returns multiples of 1, 2 or 5 times a power of ten.
+/// Returns the multiples in `range` of a step that is 1, 2 or 5 times a power of ten.
 fn linear_ticks(range: &Range<f64>) -> Vec<f64> {
     let least_step = (range.end - range.start) / TICKS_MAX;
     let power = 10_f64.powf(least_step.log10().floor());

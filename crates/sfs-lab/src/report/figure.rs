@@ -13,7 +13,7 @@ use super::axis::{Axis, AxisCoord};
 /// Width and height, in pixels.
 const SIZE: (u32, u32) = (720, 400);
 
-// Sizes of text, of which `plotters` makes 0.81 pixels each.
+// Sizes of text, in units that `plotters` draws as 0.81 pixels.
 const TITLE_SIZE: u32 = 20;
 const AXIS_SIZE: u32 = 16;
 const LABEL_SIZE: u32 = 15;
@@ -36,7 +36,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 0, 0),
 ];
 
-/// Points above which a line has no markers.
+/// Maximum number of points of a line with markers.
 const MARKERS_MAX: usize = 40;
 
 /// A line of a figure.

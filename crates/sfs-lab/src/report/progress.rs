@@ -34,8 +34,8 @@ impl DelayedBar {
     }
 }
 
-/// Runs `work`, and shows a bar on standard error if the work takes longer than two seconds. The callback
-/// takes the number of steps done, and the number of all.
+/// Runs `work`, and shows a bar on standard error if the work takes longer than two seconds. The
+/// callback takes the number of steps done, and the number of all steps.
 pub fn with_bar<T>(work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
     let bar = DelayedBar::new();
     let out = work(&mut |done, total| bar.set(done, total));
@@ -43,8 +43,8 @@ pub fn with_bar<T>(work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
     out
 }
 
-/// Runs `work` on every item, as many at a time as there are processors, with a bar as [`with_bar`] shows it.
-/// Returns the results in the order of the items.
+/// Runs `work` on every item, on all processors, with the progress bar of [`with_bar`]. Returns the
+/// results in the order of the items.
 ///
 /// # Errors
 ///

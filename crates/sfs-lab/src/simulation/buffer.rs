@@ -1,4 +1,4 @@
-//! The blocks in the write buffer, in the order in which they came: blocks that users wrote, and blocks
+//! The blocks in the write buffer, in the order of arrival: blocks that users wrote, and blocks
 //! that the cleaner copied out of a victim.
 //!
 //! A block is in the buffer at most once.
@@ -9,7 +9,7 @@ use super::log::GROUP_HEADS;
 
 /// A user wrote the block.
 const DIRTY: u8 = 1;
-/// The cleaner copied the block out of a segment that is cleaned.
+/// The cleaner copied the block out of a victim.
 const COPIED_OUT: u8 = 2;
 /// The block was removed; its entry in the queue is skipped.
 const REMOVED: u8 = 4;
@@ -81,7 +81,8 @@ impl WriteBuffer {
         }
     }
 
-    /// Takes the queue out. The blocks stay in the buffer's accounts until [`WriteBuffer::take`].
+    /// Takes the queue, without removed blocks. The state of each block stays until
+    /// [`WriteBuffer::take`].
     pub(super) fn take_queue(&mut self) -> Vec<u32> {
         let queue = std::mem::take(&mut self.queue);
         let is_present = |state: &mut u8| {

@@ -12,9 +12,9 @@ use super::cleaner::{self, LiveBlocks};
 use super::log::{GROUP_HEADS, MIXED_HEAD};
 use super::writer::SimulatedLogWriter;
 
-/// Fraction of the buffer that is written out at once by [`WriteOutPolicy::Largest`] and
-/// [`WriteOutPolicy::Coldest`]: a volume begins when half its budget is used, and writes an eighth of
-/// the budget.
+/// Divisor of the buffer's capacity, for the part that [`WriteOutPolicy::Largest`] and
+/// [`WriteOutPolicy::Coldest`] write out at once: a volume begins when half its budget is used, and
+/// writes an eighth of the budget.
 const WRITE_OUT_DIVISOR: usize = 4;
 
 /// The log and its write buffer.
@@ -86,8 +86,8 @@ impl BufferedLog {
         }
     }
 
-    /// Writes out and cleans until the buffer has room and the reserve is full: each adds work for the
-    /// other.
+    /// Writes out and cleans until the buffer has room and the reserve is full. Writing out uses
+    /// clean segments, and cleaning fills the buffer, so both may be necessary several times.
     fn settle(&mut self) {
         loop {
             if self.is_full() {
@@ -101,7 +101,7 @@ impl BufferedLog {
         }
     }
 
-    /// Writes out the blocks that the policy chooses, and for a `sync` all others too.
+    /// Writes out the blocks that the policy chooses, and for a `sync` all other blocks too.
     fn write_out(&mut self, sync: bool) {
         self.writer.begin_writing();
         let queue = self.buffer.take_queue();
@@ -150,11 +150,11 @@ impl BufferedLog {
         }
     }
 
-    /// Sorts blocks by expected lifetime, the longest first: that of the block, if the policy predicts it, otherwise the
-    /// mean of the group.
+    /// Sorts blocks by expected lifetime, the longest first: the lifetime of the block, if the
+    /// policy predicts it, otherwise the mean of the group.
     fn sort_coldest_first(&self, blocks: &mut [GroupedBlock]) {
         blocks.sort_by_cached_key(|(_, block)| {
-            // Numbers that are not negative are in the order of their bits.
+            // The bits of floats that are not negative have the same order as the floats.
             std::cmp::Reverse(
                 self.writer.lifetime(*block).map_or(0, |octaves| octaves.max(0.0).to_bits()),
             )
@@ -213,7 +213,7 @@ impl BufferedLog {
             }
         }
         self.writer.counters.forced_blocks += forced.len() as u64;
-        // The first blocks of the largest group are written, so forced ones go to the front.
+        // The first blocks of the largest group are written, so forced blocks go to the front.
         for (front, index) in forced.into_iter().enumerate() {
             blocks.swap(front, index);
         }

@@ -42,7 +42,7 @@ impl WriteOutPolicy {
 pub enum SyncRemainder {
     /// Each block to the head of its group.
     Pure,
-    /// All blocks to one head, whatever their groups (SFS).
+    /// All blocks to one head, regardless of their groups (SFS).
     Mixed,
 }
 
@@ -57,7 +57,7 @@ pub struct Buffering {
     pub writing: WriteOutPolicy,
     /// Heads to which a sync writes.
     pub remainder: SyncRemainder,
-    /// Users' writes from one sync to the next, if there are any syncs.
+    /// Number of users' writes between two syncs; `None` for no syncs.
     pub sync_interval: Option<u64>,
 }
 

@@ -18,8 +18,8 @@ pub(super) enum LiveBlocks {
     Defer,
 }
 
-/// Cleans until the reserve is full. Runs before every block that a user writes, because the cleaner
-/// itself opens segments, which a user could go on to fill without any cleaning.
+/// Cleans until the reserve is full. Runs before every block that a user writes, because a user
+/// could otherwise fill the segments that the cleaner opened, without any cleaning.
 pub(super) fn make_room(
     writer: &mut SimulatedLogWriter,
     buffer: &mut WriteBuffer,
@@ -67,7 +67,7 @@ fn move_out(
         return;
     }
     if buffer.origins(block).is_dirty {
-        // A newer copy in the buffer goes to the log soon, so this one need not be moved.
+        // A newer copy in the buffer goes to the log soon, so the old copy need not be moved.
         writer.log.leave(block);
         return;
     }

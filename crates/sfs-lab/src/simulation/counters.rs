@@ -7,31 +7,34 @@ pub const HISTOGRAM_BINS: usize = 10;
 /// Counts since the end of the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct SimulationCounters {
-    /// Blocks that users wrote.
+    /// Number of blocks that users wrote.
     pub user_writes: u64,
-    /// Blocks of users that reached the log. The other blocks were overwritten in the buffer.
+    /// Number of blocks of users that reached the log. The other blocks were overwritten in the
+    /// buffer.
     pub user_blocks: u64,
-    /// Blocks that the cleaner moved.
+    /// Number of blocks that the cleaner moved.
     pub moved_blocks: u64,
-    /// Blocks that the cleaner read.
+    /// Number of blocks that the cleaner read.
     pub cleaning_reads: u64,
-    /// Segments that were cleaned.
+    /// Number of segments that were cleaned.
     pub victims: u64,
-    /// Blocks that were written early because a segment with their only copy was about to be opened.
+    /// Number of blocks that were written early, because a segment with the only copy of the block
+    /// was about to be opened.
     pub forced_blocks: u64,
-    /// Syncs that found blocks in the buffer.
+    /// Number of syncs that found blocks in the buffer.
     pub syncs: u64,
-    /// Heads to which these syncs wrote, with at least a chunk and a request each.
+    /// Number of heads to which these syncs wrote, with at least a chunk and a request each.
     pub sync_heads: u64,
-    /// Victims by utilization.
+    /// Number of victims by utilization.
     pub histogram_cleaning: [u64; HISTOGRAM_BINS],
-    /// Sealed segments by utilization, all samples together.
+    /// Number of Sealed segments by utilization, over all samples.
     pub histogram_volume: [u64; HISTOGRAM_BINS],
-    /// Blocks written to each group, by users and by the cleaner.
+    /// Number of blocks written to each group, by users and by the cleaner.
     pub group_blocks: [u64; 8],
-    /// Victims of each group, and the live blocks in them.
+    /// Number of victims of each group, and of live blocks in these victims.
     pub group_victims: [(u64, u64); 8],
-    /// Blocks of clean segments and unwritten blocks of open ones, all samples together.
+    /// Number of blocks of clean segments and of unwritten blocks of open segments, over all
+    /// samples.
     pub withheld_blocks: u64,
     /// Number of samples.
     pub samples: u64,
@@ -67,8 +70,8 @@ impl SimulationCounters {
         (new + reads + self.moved_blocks as f64) / new
     }
 
-    /// Returns the mean number of blocks that no data could be in: those of clean segments, and unwritten ones of
-    /// open segments.
+    /// Returns the mean number of blocks without data: the blocks of clean segments, and the
+    /// unwritten blocks of open segments.
     pub fn withheld(&self) -> f64 {
         self.withheld_blocks as f64 / self.samples.max(1) as f64
     }

@@ -24,13 +24,13 @@ pub struct Experiment<'a> {
     pub source: &'a Source,
     /// Name of the workload.
     pub workload: String,
-    /// Workload of the warm-up, if it is another one; a generator.
+    /// Workload of the warm-up, if it differs from `source`; must be a generator.
     pub warm_up_source: Option<&'a Source>,
     /// Wanted size of the volume.
     pub space: VolumeSizeRequest,
     /// Exact size of the volume, instead of `space`.
     pub exact: Option<VolumeSize>,
-    /// Part of the users' blocks, 0..1, that is written once, before the others, and never again.
+    /// Part of the users' blocks, 0..1, that is written only once, before the other blocks.
     pub dummy: f64,
     /// Metadata that a mounted volume writes.
     pub metadata: MetadataOverhead,
@@ -42,9 +42,9 @@ pub struct Experiment<'a> {
     pub victims: Option<String>,
     /// Number of groups; by default that of the grouping policy.
     pub groups: Option<u8>,
-    /// Writes before measuring, in multiples of the users' blocks.
+    /// Number of writes before measuring, in multiples of the users' blocks.
     pub warm_up: f64,
-    /// Measured writes, in multiples of the users' blocks.
+    /// Number of measured writes, in multiples of the users' blocks.
     pub measure: f64,
     /// Seed of the workload.
     pub seed: u64,
@@ -55,8 +55,8 @@ pub struct Experiment<'a> {
 pub struct MetadataOverhead {
     /// Part of every segment, 0..0.5, that holds summaries instead of data.
     pub summaries: f64,
-    /// Tree nodes written for each block of data that users or the cleaner write. Nodes are counted but
-    /// take no space, because they are dead by the next checkpoint.
+    /// Number of tree nodes written for each block of data that users or the cleaner write. Nodes
+    /// are counted but take no space, because all nodes are dead by the next checkpoint.
     pub nodes: f64,
 }
 
@@ -75,7 +75,7 @@ impl MetadataOverhead {
     }
 }
 
-/// A callback that takes the number of writes so far, and the number of all.
+/// A callback that takes the number of writes so far, and the number of all writes.
 pub type ProgressFn<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// The numbers of operations of an experiment.
@@ -137,17 +137,17 @@ impl Experiment<'_> {
         Ok(self.outcome(&simulation, space, names, nanoseconds))
     }
 
-    /// Returns the sizes of the volume; segments are smaller by their summaries.
+    /// Returns the sizes of the volume. The size of a segment does not include its summaries.
     fn volume_size(&self) -> Result<VolumeSize> {
         let request = VolumeSizeRequest { blocks: self.source.block_count(), ..self.space };
         let mut space = self.exact.map_or_else(|| request.sizes(), Ok)?;
         if !(0.0..0.5).contains(&self.metadata.summaries) || self.metadata.nodes < 0.0 {
-            bail!("summaries are 0 to 0.5 of a segment, and nodes not below zero");
+            bail!("summaries must be at least 0 and below 0.5 of a segment, and nodes at least 0");
         }
         space.segment_blocks = self.metadata.data_blocks(space.segment_blocks);
         let usable_segments = u64::from(space.segments - space.reserve_segments);
         if u64::from(space.blocks) >= usable_segments * u64::from(space.segment_blocks) {
-            bail!("users' blocks do not leave the reserve clean");
+            bail!("the users' blocks leave no room for the reserve; lower the utilization");
         }
         Ok(space)
     }
@@ -155,11 +155,11 @@ impl Experiment<'_> {
     fn operation_counts(&self, space: &VolumeSize) -> Result<OperationCounts> {
         let dummy_blocks = (f64::from(space.blocks) * self.dummy) as u32;
         if self.warm_up_source.is_some_and(|source| source.block_count().is_some()) {
-            bail!("the workload of the warm-up is a generator, not a trace");
+            bail!("the workload of the warm-up must be a generator, not a trace");
         }
         let is_trace = self.source.block_count().is_some();
         if dummy_blocks > space.blocks - 2 || is_trace && dummy_blocks > 0 {
-            bail!("a generator needs two blocks beside the dummies, and a trace has its own");
+            bail!("dummies must leave two blocks for a generator; a trace allows no dummies");
         }
         let writes = |sizes: f64| (sizes * f64::from(space.blocks)) as u64;
         let warm_up = writes(self.warm_up);
@@ -232,9 +232,9 @@ impl Experiment<'_> {
     }
 }
 
-/// The operations of an experiment: those of the warm-up, then those that are measured.
+/// The operations of an experiment: first the warm-up, then the measured operations.
 struct OperationStream<'a> {
-    /// The workload of the warm-up and its remaining operations, if it is another one.
+    /// The workload of the warm-up and the number of its remaining operations, if it differs.
     warming: Option<(Box<dyn Workload + 'a>, u64)>,
     measured: Box<dyn Workload + 'a>,
     dummy_blocks: u32,
@@ -299,8 +299,8 @@ fn measure(
     spent.as_nanos() as f64 / (done - counted_from).max(1) as f64
 }
 
-/// Returns the processor time of this thread since some moment, so that other programs do not count.
-/// On a system without this information (all but Linux) returns the time of day.
+/// Returns the processor time of this thread, so that other programs do not count. On a system
+/// without this information (all but Linux), returns the time of day.
 fn processor_time() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanoseconds = text.as_deref().and_then(|text| text.split(' ').next()?.parse().ok());

@@ -14,13 +14,13 @@ use super::space::VolumeSize;
 /// Slot of a block that is not in the log.
 const NOWHERE: u32 = u32::MAX;
 
-/// Number of heads with a group each.
+/// Number of heads that have a group.
 pub(super) const GROUP_HEADS: usize = 8;
 
-/// Head of mixed remainders, after those of the groups.
+/// Head of mixed remainders, after the heads of the groups.
 pub(super) const MIXED_HEAD: Head = Head(GROUP_HEADS as u8 + 1);
 
-/// Number of heads, with that of metadata, which the laboratory does not write.
+/// Number of heads, the head of metadata included, which the laboratory does not write.
 const HEADS: usize = GROUP_HEADS + 2;
 
 /// The open segment of a head.
@@ -45,7 +45,7 @@ impl BlockState {
 /// The log.
 pub(super) struct SegmentLog {
     segment_blocks: u32,
-    /// Clean segments that the cleaner maintains.
+    /// Number of clean segments that the cleaner maintains.
     reserve_segments: u32,
     blocks: Vec<BlockState>,
     /// Block that was last written to each slot.
@@ -81,7 +81,7 @@ impl SegmentLog {
         self.clean.len() as u32
     }
 
-    /// Returns whether as many segments are clean as the reserve wants.
+    /// Returns whether the reserve is full.
     pub(super) fn has_reserve(&self) -> bool {
         self.clean_segments() >= self.reserve_segments
     }
@@ -113,7 +113,7 @@ impl SegmentLog {
         (current == slot).then_some((block, history))
     }
 
-    /// Counts the copy in the log as dead, if there is a live one.
+    /// Counts the live copy of the block in the log as dead, if there is one.
     pub(super) fn kill(&mut self, block: u32, victims: &mut dyn VictimPolicy, now: u32) {
         let BlockState { slot, history } = self.blocks[block as usize];
         if slot == NOWHERE {
@@ -127,7 +127,7 @@ impl SegmentLog {
         self.blocks[block as usize].slot = NOWHERE;
     }
 
-    /// Forgets the location of a block that was copied out of a segment which is empty now.
+    /// Forgets the location of a block whose segment is cleaned. The usage entry does not change.
     pub(super) fn leave(&mut self, block: u32) {
         self.blocks[block as usize].slot = NOWHERE;
     }
@@ -155,7 +155,7 @@ impl SegmentLog {
         self.clean.iter().copied().take(count)
     }
 
-    /// Writes a block to the open segment of `head`, and seals a segment that is full.
+    /// Writes a block to the open segment of `head`, and seals the segment if it is full then.
     pub(super) fn append(&mut self, block: u32, history: History, head: Head, now: u32) {
         let open = &mut self.heads[head.index()];
         let Some(OpenSegment { segment, used_blocks }) = open else {
@@ -234,8 +234,9 @@ impl SegmentLog {
 mod tests {
     use super::*;
 
-    /// Heads were numbered by group here, without the head of metadata: the segment of the group before was closed,
-    /// which was in use, and a simulation came to no end.
+    /// The number of a head is one higher than its group, because head 0 is metadata. If
+    /// `close_unused` confuses the two, it closes a segment that is in use, and a simulation does
+    /// not end.
     #[test]
     fn only_segments_of_unused_groups_are_closed() {
         let space = VolumeSize { blocks: 64, segments: 16, segment_blocks: 8, reserve_segments: 2 };

@@ -15,19 +15,19 @@ use crate::workload::BlockOperation;
 /// Name of the grouping policy, which only the laboratory has.
 pub const ORACLE: &str = "future-knowledge";
 
-/// Name of its victim policy.
+/// Name of the victim policy that belongs to [`ORACLE`].
 pub const ORACLE_VICTIMS: &str = "future-index";
 
-/// Longest lifetime that differs from all longer ones, in sizes of the volume.
+/// Upper bound of a lifetime, in sizes of the volume; longer lifetimes count as this bound.
 const SIZES_MAX: u32 = 16;
 
 /// The times at which every block is written or deleted.
 #[derive(Debug)]
 pub struct WriteSchedule {
-    /// Index of the first time of each block; one more entry is the end of all.
+    /// Index of the first time of each block in `times`. The last entry is the length of `times`.
     starts: Vec<u32>,
     times: Vec<u32>,
-    /// Longest lifetime, in ticks.
+    /// Upper bound of a lifetime, in ticks.
     lifetime_max: u32,
 }
 
@@ -62,7 +62,7 @@ impl WriteSchedule {
     }
 }
 
-/// The grouping policy, by remaining lifetime.
+/// The grouping policy that groups blocks by remaining lifetime.
 pub struct OracleGrouping {
     schedule: Arc<WriteSchedule>,
     /// Remaining ticks below which a block belongs to each group.
@@ -109,7 +109,8 @@ impl GroupingPolicy for OracleGrouping {
     }
 }
 
-/// The victim policy: the index of waiting, with the rate at which the live blocks will die.
+/// The victim policy: the index of waiting (docs/lab.md), with the times at which the live blocks
+/// will die.
 pub struct OracleVictims;
 
 impl SavedState for OracleVictims {

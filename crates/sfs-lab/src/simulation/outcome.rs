@@ -119,7 +119,7 @@ impl SimulationOutcome {
         "nanoseconds_per_write",
     ];
 
-    /// Returns a heading, and a line for each outcome.
+    /// Returns CSV with a heading, and a line for each outcome.
     pub fn csv<'a>(outcomes: impl IntoIterator<Item = &'a Self>) -> String {
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer.write_record(Self::CSV_HEADING).expect("a vector takes every row");

@@ -1,7 +1,7 @@
 //! The sizes of a simulated volume, and their choice for a wanted utilization.
 //!
-//! Users' blocks over all blocks, the reserve included, are the wanted utilization within half a
-//! segment.
+//! The number of users' blocks over the number of all blocks, the reserve included, equals the
+//! wanted utilization within half a segment.
 
 use anyhow::{Result, bail};
 
@@ -18,16 +18,16 @@ pub struct VolumeSize {
     pub reserve_segments: u32,
 }
 
-/// A wanted volume.
+/// Parameters of a volume to simulate.
 #[derive(Clone, Copy, Debug)]
 pub struct VolumeSizeRequest {
-    /// Users' blocks over all blocks, 0.01..=0.97.
+    /// Number of users' blocks over number of all blocks, 0.01..=0.97.
     pub utilization: f64,
     /// Approximate number of segments that users' blocks fill, at least 16.
     pub live_segments: u32,
     /// Number of blocks in a segment; ignored if `blocks` is given.
     pub segment_blocks: u32,
-    /// Part of the segments, 0..1, that is kept clean; at least two segments are.
+    /// Part of the segments, 0..1, that is kept clean; at least two segments are kept clean.
     pub reserve: f64,
     /// Number of users' blocks, if it is given.
     pub blocks: Option<u32>,
@@ -41,10 +41,10 @@ impl VolumeSizeRequest {
     /// If the utilization or the number of live segments is out of range.
     pub fn sizes(&self) -> Result<VolumeSize> {
         if !(0.01..=0.97).contains(&self.utilization) {
-            bail!("the utilization is 0.01 to 0.97");
+            bail!("the utilization must be 0.01 to 0.97");
         }
         if self.live_segments < 16 || self.segment_blocks < 1 {
-            bail!("16 live segments of one block at least");
+            bail!("a volume needs at least 16 live segments of at least one block");
         }
         let (segments, segment_blocks) = match self.blocks {
             None => {

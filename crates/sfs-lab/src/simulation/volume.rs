@@ -1,4 +1,4 @@
-//! A simulated volume: takes users' operations, and counts what they cost.
+//! A simulated volume: takes users' operations, and counts their cost.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Returns an empty volume. `tick_log2` is the logarithm of the blocks of a tick.
+    /// Returns an empty volume. `tick_log2` is the binary logarithm of the number of blocks in a
+    /// tick.
     pub fn new(
         space: &VolumeSize,
         buffering: Buffering,

@@ -20,9 +20,9 @@ pub(super) struct SimulatedLogWriter {
     victims: Box<dyn VictimPolicy>,
     pub(super) log: SegmentLog,
     pub(super) counters: SimulationCounters,
-    /// Blocks that users wrote since the volume was empty.
+    /// Number of blocks that users wrote since the volume was empty.
     clock_blocks: u64,
-    /// Logarithm of the blocks of a tick.
+    /// Binary logarithm of the number of blocks in a tick.
     tick_log2: u32,
     schedule: Option<Arc<WriteSchedule>>,
     lifetimes: Option<GroupLifetimes>,
@@ -123,7 +123,7 @@ impl SimulatedLogWriter {
         }
     }
 
-    /// Writes a user's block to `head`; `group` is the block's own.
+    /// Writes a user's block to `head`; `group` is the group of the block.
     pub(super) fn write_user(&mut self, block: u32, head: Head, group: Group) {
         let now = self.now();
         let before = self.log.history(block);
@@ -169,7 +169,8 @@ impl SimulatedLogWriter {
         self.log.append(block, history, head, now);
     }
 
-    /// Tells the policies that blocks are about to be written.
+    /// Tells the policies that blocks are about to be written, and closes the heads of unused
+    /// groups.
     pub(super) fn begin_writing(&mut self) {
         let now = self.now();
         let (entries, segment_blocks) = (self.log.entries(), self.log.segment_blocks());
@@ -194,7 +195,7 @@ impl SimulatedLogWriter {
 struct GroupLifetimes([f64; GROUP_HEADS]);
 
 impl GroupLifetimes {
-    /// Overwrites over which the mean reaches back.
+    /// Number of overwrites over which the moving mean extends.
     const OVERWRITES: f64 = 1024.0;
 
     /// Counts the overwrite of a block of `group`.

@@ -13,7 +13,8 @@ pub struct HotCold {
 }
 
 impl HotCold {
-    /// Sends a fraction `writes` of the writes to a fraction `hot` of the `blocks`.
+    /// Returns a generator that sends a fraction `writes` of the writes to a fraction `hot` of the
+    /// `blocks`.
     pub fn new(writes: f64, hot: f64, blocks: u32, random: WorkloadRng) -> Self {
         let hot = (f64::from(blocks) * hot).round() as u32;
         Self { random, writes, hot: hot.clamp(1, blocks - 1), blocks }
@@ -31,22 +32,23 @@ impl Workload for HotCold {
     }
 }
 
-/// Nine tenths of the writes go to a hot tenth of the blocks, which changes block by block.
+/// Writes of which nine tenths go to a hot tenth of the blocks. The hot set changes block by block.
 pub struct Shift {
     random: WorkloadRng,
     order: Vec<u32>,
     /// Index of the first hot block in `order`.
     first: u32,
-    /// Writes since the hot set changed.
+    /// Number of writes since the hot set changed.
     writes: u32,
 }
 
 impl Shift {
-    /// Writes after which one block cools down and another becomes hot. The hot set is a tenth of the
-    /// blocks, so the whole set is replaced after as many writes as there are blocks.
+    /// Number of writes after which one block cools down and another becomes hot. The hot set is a
+    /// tenth of the blocks, so the whole set is replaced after as many writes as there are blocks.
     const WRITES_PER_STEP: u32 = 10;
 
-    /// Orders `blocks` at random; the hot set is a window that moves over this order.
+    /// Returns a generator over `blocks` in random order; the hot set is a window that moves over
+    /// this order.
     pub fn new(blocks: u32, mut random: WorkloadRng) -> Self {
         let order = random.permutation(blocks);
         Self { random, order, first: 0, writes: 0 }
@@ -79,7 +81,7 @@ pub struct Sequential {
 }
 
 impl Sequential {
-    /// Starts at the first block, and again after the last.
+    /// Returns a generator that starts at the first block, and again there after the last block.
     pub fn new(blocks: u32) -> Self {
         Self { next: 0, blocks }
     }

@@ -1,4 +1,4 @@
-//! The workloads by name, as the command line has them.
+//! The workloads and their names on the command line.
 
 use std::path::Path;
 
@@ -25,11 +25,11 @@ pub enum Source {
         /// Fraction of the blocks.
         blocks: f64,
     },
-    /// Hot and cold blocks, and the set of hot blocks changes.
+    /// Hot and cold blocks; the set of hot blocks changes.
     Shift,
     /// A mixture of access patterns like that of an order-entry database.
     Tpcc,
-    /// Blocks in order, from the first to the last and again.
+    /// Blocks in order, from the first to the last, over and over.
     Sequential,
     /// A recorded trace.
     Trace(TraceFile),
@@ -61,7 +61,7 @@ impl Source {
         })
     }
 
-    /// Returns the number of blocks that a trace has. A generator takes any number.
+    /// Returns the number of blocks of a trace; `None` for a generator, which takes any number.
     pub fn block_count(&self) -> Option<u32> {
         match self {
             Self::Trace(trace) => Some(trace.block_count()),
@@ -100,7 +100,7 @@ impl Source {
     }
 }
 
-/// Returns the fractions of `90/10`: of the writes, and of the blocks.
+/// Returns the fractions that a text such as `90/10` has: of the writes, and of the blocks.
 fn hot_fractions(parts: &str) -> Option<(f64, f64)> {
     let (writes, blocks) = parts.split_once('/')?;
     let fraction = |text: &str| -> Option<f64> {

@@ -42,7 +42,7 @@ pub struct TpccLike {
 }
 
 impl TpccLike {
-    /// Divides `blocks` blocks among the tables.
+    /// Returns a generator with `blocks` blocks, divided among the tables.
     pub fn new(blocks: u32, random: WorkloadRng) -> Self {
         let mut starts = [0; TABLES.len() + 1];
         let mut share = 0.0;

@@ -72,8 +72,8 @@ impl TraceFile {
     }
 }
 
-/// Returns the bytes by which the partition of a trace is off the 4 KiB grid: most of the requests of
-/// an old partition begin as far off it as the partition does.
+/// Returns the number of bytes by which the partition of a trace is off the 4 KiB grid. Most
+/// requests of an old partition have the same offset from the grid as the partition.
 fn grid_shift(records: &[TraceRecord]) -> u64 {
     let changes =
         || records.iter().filter(|r| matches!(r.kind, RequestKind::Write | RequestKind::Trim));
@@ -88,7 +88,7 @@ pub struct TraceReplay<'a> {
 }
 
 impl<'a> TraceReplay<'a> {
-    /// Starts at the first operation of `trace`.
+    /// Returns a stream that starts at the first operation of `trace`.
     pub fn new(trace: &'a TraceFile) -> Self {
         Self { trace, next: 0 }
     }

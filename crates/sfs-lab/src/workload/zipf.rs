@@ -15,7 +15,8 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Writes rank r of `blocks` with probability proportional to r^-theta.
+    /// Returns a generator that writes rank r of `blocks` with probability proportional to
+    /// r^-theta.
     pub fn new(theta: f64, blocks: u32, mut random: WorkloadRng) -> Self {
         let weights: Vec<f64> = (1..=blocks).map(|rank| f64::from(rank).powf(-theta)).collect();
         let block_of_rank = random.permutation(blocks);
@@ -24,7 +25,8 @@ impl Zipf {
 }
 
 /// Returns classes of ranks with about the same rate: the number of ranks, and the sum of their
-/// probabilities in any unit. The first rank of a class is a tenth higher than that of the one before.
+/// probabilities in any unit. The first rank of a class is about a tenth higher than the first rank
+/// of the class before.
 pub(super) fn classes(theta: f64, blocks: u32) -> Vec<(f64, f64)> {
     let mut classes = Vec::new();
     let mut first = 1;

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Stream};
 
-/// Blocks of content; longer requests repeat them.
+/// Number of blocks of content; longer requests repeat these blocks.
 const CONTENT_BLOCKS: usize = 256;
 
-/// A medium whose writes take time.
+/// A medium whose writes are timed.
 pub trait Probe {
     /// Writes `count` blocks from block `address` on as one request, and returns the nanoseconds
-    /// until they were durable.
+    /// until the blocks were durable.
     fn write(&mut self, address: u64, count: u64) -> Result<u64, DeviceError>;
 }
 

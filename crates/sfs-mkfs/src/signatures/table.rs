@@ -6,7 +6,7 @@
 /// Position of a signature.
 #[derive(Clone, Copy)]
 pub(super) enum Position {
-    /// Bytes from the start.
+    /// Offset from the start, in bytes.
     Start(u64),
     /// `offset` bytes after the position `back` bytes before the end, where the end is rounded down
     /// to a multiple of `unit`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes in a block.
+/// Size of a block, in bytes.
 pub const BLOCK: u64 = 4096;
 
 static ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];

@@ -20,7 +20,7 @@ pub const FILE: u32 = 0o100_644;
 /// Mode of a directory, `rwxr-xr-x`.
 pub const DIRECTORY: u32 = 0o040_755;
 
-/// Blocks in the smallest segment.
+/// Number of blocks in the smallest segment.
 pub const SEGMENT_BLOCKS: u64 = 32;
 
 /// Returns an unprivileged caller at time [`NOW`].
@@ -60,7 +60,7 @@ pub fn tight_with(policy: u64) -> VolumeOptions {
 /// If the variable names no data layout.
 pub fn data_layout() -> DataLayout {
     let name = std::env::var("SFS_LAYOUT").unwrap_or_else(|_| "log".to_owned());
-    DataLayout::by_name(&name).unwrap_or_else(|| panic!("SFS_LAYOUT: {name}"))
+    DataLayout::by_name(&name).unwrap_or_else(|| panic!("SFS_LAYOUT: no data layout {name}"))
 }
 
 /// Makes a volume on the whole of `device`, with segments of `segment_blocks` blocks and the layout of

@@ -90,7 +90,7 @@ pub enum VolumeOperation {
         ino: u64,
     },
     SyncAll,
-    /// Change of the volume's label, durable when it returns.
+    /// Change of the volume's label, durable when the operation returns.
     SetLabel {
         label: Label,
     },
@@ -107,7 +107,8 @@ pub enum VolumeOperation {
 }
 
 impl VolumeOperation {
-    /// Returns whether the operation may fail for lack of space, because it can create or extend something.
+    /// Returns whether the operation may fail for lack of space, because the operation can create
+    /// or extend files, names or attributes.
     pub fn takes_space(&self) -> bool {
         matches!(
             self,

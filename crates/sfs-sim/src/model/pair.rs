@@ -24,7 +24,7 @@ pub struct VolumePair {
     /// Expected state of the volume.
     pub reference: Reference,
     millis: u64,
-    /// Segments cleaned before the last remount.
+    /// Number of segments cleaned before the last remount.
     cleaned_before: u64,
     /// Number of operations that failed for lack of space.
     pub refused: u64,

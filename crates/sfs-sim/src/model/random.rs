@@ -8,7 +8,7 @@
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// Starts the sequence of `seed`.
+    /// Returns the generator at the start of the sequence of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

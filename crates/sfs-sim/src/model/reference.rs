@@ -31,13 +31,13 @@ pub struct ReferenceNode {
     pub gid: u32,
     /// Device number of a device file.
     pub rdev: u32,
-    /// Last access.
+    /// Time of the last access.
     pub atime: Timestamp,
-    /// Last change of content.
+    /// Time of the last change of content.
     pub mtime: Timestamp,
-    /// Last change of attributes.
+    /// Time of the last change of content or attributes.
     pub ctime: Timestamp,
-    /// Creation.
+    /// Time of the creation.
     pub btime: Timestamp,
     /// Extended attributes.
     pub xattrs: BTreeMap<Vec<u8>, Arc<Vec<u8>>>,
@@ -104,7 +104,7 @@ impl ReferenceNode {
         self.mode &= !(0o4000 | sgid);
     }
 
-    /// Sets the times that a change of the content sets.
+    /// Sets the times of the last change of the content.
     pub fn touch(&mut self, caller: &Caller) {
         self.mtime = caller.now;
         self.ctime = caller.now;

@@ -115,7 +115,7 @@ fn any_failed_request_neither_panics_nor_loses_synced_data() {
     }
 }
 
-/// "A read returns what was written or an error [...]; never wrong bytes."
+/// "A read returns the written data or an error [...]; never wrong bytes."
 #[test]
 fn corrupted_data_is_an_error() {
     let device = faulty();

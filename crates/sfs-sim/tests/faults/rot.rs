@@ -17,7 +17,7 @@ use sfs_sim::model::reference::Reference;
 
 use crate::witness::{Witness, check_image};
 
-/// In each iteration the reads of one block are corrupt: every answer is correct or an error.
+/// In each iteration the reads of one block are corrupt, and every answer is correct or an error.
 #[test]
 fn corrupt_reads_of_any_block_give_no_wrong_answer() {
     let limits = RunLimits { bytes: 1 << 20, files: 30, reopens: false };
@@ -140,7 +140,7 @@ fn layout_of(image: &CowImage) -> Layout {
     Layout::new(image.geometry().block_count, SEGMENT_BLOCKS, 0).expect("a layout")
 }
 
-/// The image does not mount; the error is `message`.
+/// Asserts that the image does not mount, and that the error is `message`.
 fn assert_refused(image: CowImage, structure: Structure, message: &str) {
     match Volume::open(Arc::new(image), tight(), after(0)) {
         Err(Error::Corrupt(damage)) => {

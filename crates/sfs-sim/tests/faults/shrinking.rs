@@ -50,8 +50,7 @@ fn assert_read_only_for_good(volume: &Volume, ino: u64) {
     assert!(bytes.as_bytes() == SYNCED);
 }
 
-/// "A device that fails a write or lies about size turns the volume read-only with one clear
-/// message."
+/// "A device that fails a write turns the volume read-only; data in memory can still be read."
 #[test]
 fn a_device_that_shrinks_turns_the_volume_read_only() {
     let (device, volume, ino) = begin();
@@ -76,8 +75,10 @@ fn a_device_that_has_shrunk_is_refused() {
     }
     match Volume::open(Arc::new(smaller), tight(), NOW) {
         Err(error @ Error::DeviceTooSmall { .. }) => {
-            let sizes =
-                format!("the device has {} blocks, but its volume {block_count}", block_count - 40);
+            let sizes = format!(
+                "the device has {} blocks, but its volume has {block_count}",
+                block_count - 40
+            );
             assert_eq!(error.to_string(), sizes);
         }
         other => panic!("{:?}", other.err()),
@@ -96,7 +97,7 @@ fn a_full_disk_beneath_the_image_turns_the_volume_read_only() {
         }
         assert_read_only_for_good(&volume, ino);
         drop(volume);
-        // With free space again, the synced data is there.
+        // With free space again, the synced data can be read.
         device.fill(u64::MAX);
         let volume = open(device, tight());
         assert!(volume.read(ino, 0, 30_000).expect("a read").as_bytes() == SYNCED);

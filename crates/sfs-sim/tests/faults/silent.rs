@@ -33,7 +33,7 @@ fn inject_everywhere(fault: impl Fn(u64) -> SilentFault) -> u64 {
     detected
 }
 
-/// "A read returns what was written or an error [...]; never wrong bytes."
+/// "A read returns the written data or an error [...]; never wrong bytes."
 #[test]
 fn a_lost_write_gives_no_wrong_byte() {
     let detected = inject_everywhere(|_| SilentFault::Lost);

@@ -75,7 +75,7 @@ impl Witness {
         for (name, child) in found {
             let had = |reference: &Reference| reference.find(ino, &name).ok() == Some(child);
             let known = self.recorded.states.iter().any(|state| had(&state.reference));
-            assert!(known, "{ino} never had {} as {child}", name.escape_ascii());
+            assert!(known, "{ino}/{} was never inode {child}", name.escape_ascii());
             todo.push(child);
         }
         0
@@ -106,7 +106,7 @@ impl Witness {
     ///
     /// # Errors
     ///
-    /// The error of the failed operation.
+    /// The error of the mount or of the failed operation.
     pub(crate) fn repeat(&self, device: std::sync::Arc<dyn Device>) -> Result<(), Error> {
         let volume = Volume::open(device, tight(), after(0))?;
         let mut millis = 0;

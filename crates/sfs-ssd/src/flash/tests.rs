@@ -38,7 +38,7 @@ fn transfers_on_one_channel_wait_for_each_other_but_programming_overlaps() {
     // Elements 0 and 2 are on one channel: the second transfer waits for the first.
     let ends: Vec<u64> = (0..4).map(|slot| flash.program(slot, spare(slot), 0)).collect();
     assert_eq!(ends, [300, 300, 400, 400]);
-    // The second page of element 0 waits for its first.
+    // The second page of element 0 waits for the first.
     assert_eq!(flash.program(4, spare(4), 0), 600);
     assert_eq!(flash.counters.flash_pages_programmed, 5);
 }
@@ -81,7 +81,7 @@ fn a_striped_page_occupies_all_its_elements() {
 }
 
 #[test]
-#[should_panic(expected = "comes after")]
+#[should_panic(expected = "below the first free index")]
 fn programming_a_slot_twice_panics() {
     let mut flash = flash();
     flash.program(3, spare(0), 0);
@@ -89,7 +89,7 @@ fn programming_a_slot_twice_panics() {
 }
 
 #[test]
-#[should_panic(expected = "comes after")]
+#[should_panic(expected = "below the first free index")]
 fn programming_an_earlier_slot_panics() {
     let mut flash = flash();
     flash.program(3, spare(0), 0);

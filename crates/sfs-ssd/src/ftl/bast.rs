@@ -1,8 +1,8 @@
 //! BAST: a block-mapped layer with log blocks of one logical block each (Kim et al., IEEE Trans.
 //! Consumer Electronics 2002).
 //!
-//! A page that cannot be written to its position in the data block is appended to the log block of its
-//! logical block. If no log block is left, the one that was written least recently is merged.
+//! A page that cannot be written to its position in the data block is appended to the log block of
+//! its logical block. If no log block is left, the least recently written log block is merged.
 
 use super::hybrid::{Hybrid, LogBlock};
 use super::interface::{Ftl, PageWrite};

@@ -11,10 +11,12 @@ use super::layer::WearLevelling;
 use crate::flash::{Flash, NONE, Spare};
 use crate::geometry::FlashGeometry;
 
-/// Free blocks that a merge may need at the same time: the new data block, and one in reserve.
+/// Number of free blocks that a merge may need at the same time: the new data block, and one in
+/// reserve.
 const MERGE_BLOCKS: u32 = 2;
 
-/// Fraction of the logical blocks, as a divisor, after as many erases of which static wear levelling runs.
+/// Divisor of the number of logical blocks; the quotient is the interval of static wear levelling,
+/// in erases.
 const LEVELLING_FRACTION: u32 = 16;
 
 /// Log block of one logical block.
@@ -24,7 +26,7 @@ pub(super) struct LogBlock {
     pub(super) cluster: u32,
     /// Logical block whose pages are logged.
     pub(super) block: u32,
-    /// True while the logged pages are pages 0, 1, 2, ... of the logical block.
+    /// `true` while the logged pages are pages 0, 1, 2, ... of the logical block.
     pub(super) in_order: bool,
 }
 
@@ -81,7 +83,8 @@ impl Hybrid {
         (cluster != NONE && index >= flash.filled(cluster)).then(|| flash.slot(cluster, index))
     }
 
-    /// Writes a page to its slot in the data block, if that can be programmed, and returns the end time.
+    /// Writes a page to its slot in the data block and returns the end time; returns `None` if the
+    /// slot cannot be programmed.
     ///
     /// A logical block without a data block gets one.
     pub(super) fn write_in_data(
@@ -117,7 +120,7 @@ impl Hybrid {
         flash.program(slot, Spare { page: write.page, version: write.version }, at_ns)
     }
 
-    /// Unmaps a page and returns whether its logical block has no live page left.
+    /// Unmaps a page and returns whether it was the last live page of its logical block.
     ///
     /// In this case the data block is erased, and the caller can erase the log block of the logical block.
     pub(super) fn trim(&mut self, flash: &mut Flash, page: u32, at_ns: u64) -> bool {

@@ -30,7 +30,8 @@ pub trait Ftl: Send {
     /// Returns the slot that the next write of a page will take; `None` if the slot is not known yet.
     fn slot_next(&self, flash: &Flash, page: u32, stream: u8) -> Option<u32>;
 
-    /// Cleans one victim if less than `low_permille` of the blocks of any gang are free.
+    /// Cleans one victim if fewer than `low_permille` thousandths of the blocks of any gang are
+    /// free.
     ///
     /// Returns whether a victim was cleaned. A layer without background cleaning returns `false`.
     fn clean(&mut self, flash: &mut Flash, low_permille: u32, at_ns: u64) -> bool;

@@ -14,7 +14,7 @@ const LOG_BLOCKS: u32 = 8;
 
 /// Error of parsing a text that names no translation layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there are page-mapped[:STREAMS], page-mapped-fifo, fast[:LOG_BLOCKS], bast[:LOG_BLOCKS]")]
+#[error("use page-mapped[:STREAMS], page-mapped-fifo, fast[:LOG_BLOCKS] or bast[:LOG_BLOCKS]")]
 pub struct LayerError;
 
 impl FromStr for Layer {

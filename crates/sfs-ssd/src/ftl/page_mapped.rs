@@ -13,10 +13,11 @@ use crate::divisor::Divisor;
 use crate::flash::{Flash, NONE, Spare};
 use crate::geometry::FlashGeometry;
 
-/// Free blocks of each gang that only cleaning may take.
+/// Number of free blocks of each gang that only cleaning may take.
 const RESERVE_BLOCKS: u32 = 1;
 
-/// Fraction of a gang's blocks, as a divisor, after as many erases of which static wear levelling runs.
+/// Divisor of the number of a gang's blocks; the quotient is the interval of static wear levelling,
+/// in erases.
 const LEVELLING_FRACTION: u32 = 16;
 
 /// Page-mapped translation layer.
@@ -34,7 +35,7 @@ pub struct PageMapped {
 #[derive(Clone, Copy, Default)]
 struct EraseBlockState {
     live_pages: u32,
-    /// Index of the head that the block was filled as.
+    /// Index of the head that filled the block.
     head: u8,
 }
 

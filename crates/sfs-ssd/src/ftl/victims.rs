@@ -1,7 +1,7 @@
 //! The full clustered blocks of a gang, in the order in which they would be cleaned.
 //!
-//! Greedy collection has one linked list for each number of live pages, FIFO collection has a single list.
-//! Every update that a write causes takes constant time.
+//! Greedy collection has one linked list for each number of live pages; FIFO collection has a
+//! single list. Every update that a write causes takes constant time.
 
 use super::layer::Collection;
 use crate::flash::NONE;
@@ -15,7 +15,7 @@ pub(super) struct VictimQueue {
     links: Vec<[u32; 2]>,
     /// List of each block; `NONE` for a block that is not queued.
     list_of: Vec<u32>,
-    /// Lower bound of the first list that is not empty.
+    /// Lower bound on the index of the first list that is not empty.
     first: usize,
 }
 

@@ -3,7 +3,7 @@
 use sfs_ssd::ftl::{Layer, WearLevelling};
 use sfs_ssd::{FlashGeometry, HostRequest, RequestKind, Ssd, SsdConfig, Timing};
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub(crate) const PAGE: u64 = 4096;
 
 /// Pseudo-random generator xorshift64*, good enough to scatter writes.

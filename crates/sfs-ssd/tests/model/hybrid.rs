@@ -43,7 +43,7 @@ fn fast_switch_merges_a_complete_sequential_log_block() {
     write(&mut ssd, &[(0, 0), (0, 1), (0, 2), (0, 3)]);
     assert_eq!(counts(&ssd), [0, 0, 0, 0, 0], "the pages are in the sequential log block");
     write(&mut ssd, &[(1, 0)]);
-    assert_eq!(counts(&ssd), [1, 0, 0, 0, 1], "the old data block of 0 is erased");
+    assert_eq!(counts(&ssd), [1, 0, 0, 0, 1], "the old data block of block 0 is erased");
 }
 
 #[test]
@@ -87,7 +87,8 @@ fn fast_full_merges_every_logical_block_in_the_oldest_random_log_block() {
     write(&mut ssd, &scattered);
     assert_eq!(counts(&ssd), [0; 5]);
     write(&mut ssd, &[(0, 2)]);
-    // Moved are four logical blocks of four pages each; erased are their data blocks and the log block.
+    // Four logical blocks of four pages each are moved. Their data blocks and the log block are
+    // erased.
     assert_eq!(counts(&ssd), [0, 0, 4, 16, 5]);
 }
 
@@ -124,7 +125,8 @@ fn fast_writes_erased_slots_of_the_data_block_in_ascending_order() {
     let layer = Layer::Fast { log_blocks: 2 };
     let mut ssd = ssd(layer, WearLevelling::None, 16, PAGES, 1000);
     write(&mut ssd, &[(0, 1), (0, 3), (0, 2)]);
-    // Page 2 is written after page 3, so its slot cannot be programmed any more: it goes to the random log.
+    // Page 2 is written after page 3, so its slot cannot be programmed any more, and page 2 goes to
+    // the random log.
     let (slot, _) = ssd.look_up(2).expect("written");
     assert_ne!(slot / PAGES, ssd.look_up(3).expect("written").0 / PAGES);
     assert_eq!(ssd.look_up(1).expect("written").0 / PAGES, ssd.look_up(3).unwrap().0 / PAGES);
@@ -156,7 +158,7 @@ fn bast_merges_for_scattered_writes_that_fast_takes_without_a_merge() {
 fn bast_merges_the_least_recently_written_log_block() {
     let mut ssd = bast(2);
     write(&mut ssd, &[(0, 0), (1, 0), (0, 1), (2, 0)]);
-    assert_eq!(counts(&ssd), [0, 1, 0, 3, 1], "block 1, whose log block has one page");
+    assert_eq!(counts(&ssd), [0, 1, 0, 3, 1], "the log block of block 1, with one page, is merged");
     write(&mut ssd, &[(0, 2), (0, 3), (0, 0)]);
     assert_eq!(counts(&ssd), [1, 1, 0, 3, 2], "a full log block is replaced by a new one");
 }

@@ -8,15 +8,15 @@ use sfs_ssd::{HostRequest, ObjectAttributes, ObjectStore, RequestKind, Ssd, SsdC
 
 use crate::fixture::{PAGE, XorShift64, config, one_element};
 
-/// Event in the history of a file, which has a number.
+/// Event in the history of a file, with the number of the file.
 #[derive(Clone, Copy)]
 enum FileEvent {
-    /// The file is created with this number of pages.
+    /// The file is created; the second number counts its pages.
     Create(usize, u64),
     Delete(usize),
 }
 
-/// Interval of the files that are read-only and never deleted.
+/// Interval between the numbers of read-only files, which are never deleted.
 const READ_ONLY_INTERVAL: usize = 40;
 
 /// Makes the events of a Postmark run.
@@ -58,8 +58,8 @@ fn next_fit(free: &mut BTreeSet<u64>, cursor: &mut u64) -> u64 {
     page
 }
 
-/// Returns the pages that a block device moves under a filesystem that allocates the next free pages and
-/// trims freed ones. The device obeys trim requests if `informed` is set.
+/// Returns the number of pages that a block device moves under a filesystem that allocates the next
+/// free pages and trims freed pages. The device obeys trim requests if `informed` is set.
 fn moved_by_blocks(events: &[FileEvent], informed: bool) -> u64 {
     let mut ssd = device(informed);
     let mut free: BTreeSet<u64> = (0..u64::from(ssd.geometry().pages())).collect();

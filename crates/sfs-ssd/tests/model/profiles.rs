@@ -119,7 +119,8 @@ fn real_time_requests_take_at_least_the_modelled_time() {
     assert!(began.elapsed().as_millis() >= 20);
 }
 
-/// Writes `count` blocks, no two of them in one erase block of this card, so that each one merges.
+/// Writes `count` blocks. Any 12 consecutive writes go to different erase blocks of the SD card, so
+/// that nearly every write causes a merge there.
 fn write_scattered(device: &SsdDevice, count: u64) {
     let cluster_blocks = 4 * MIB / BLOCK_SIZE as u64;
     for no in 0..count {
@@ -145,7 +146,7 @@ fn a_device_ages_in_virtual_time_and_then_takes_real_time() {
     let mut found = blocks(9, 1);
     (0..20).for_each(|no| device.read(no, &mut found).expect("read"));
     let (took, modelled_ns) = (began.elapsed(), device.now_ns() - before_ns);
-    // A random read of 4 KiB takes 1 ms. The virtual time of the ageing is not waited for.
+    // A random read of 4 KiB takes 1 ms. The reads do not wait for the virtual time of the ageing.
     assert!(took.as_millis() >= 20 && took.as_secs() < 10, "{took:?}");
     assert!(modelled_ns >= 20_000_000 && modelled_ns <= took.as_nanos() as u64, "{modelled_ns}");
 

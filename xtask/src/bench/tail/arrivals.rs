@@ -1,8 +1,8 @@
 //! Synced overwrites on a full volume that is old, at random times.
 //!
-//! The rate is half of what the slowest filesystem sustains on the fullest volume with one request at
-//! a time. All filesystems have the same rate, so that their waits can be compared. Latency counts from the
-//! arrival of a request, whether or not earlier ones have ended.
+//! The rate is half of the rate that the slowest filesystem sustains on the fullest volume with one
+//! request at a time. All filesystems have the same rate, so that their waits can be compared.
+//! Latency counts from the arrival of a request, whether or not earlier requests have ended.
 
 use anyhow::{Context as _, Result};
 
@@ -15,10 +15,11 @@ use super::{
 };
 use crate::scratch::Scratch;
 
-/// Part of the requests of a sample that measures the sustained rate, as a card takes a second for some.
+/// Divisor of the number of requests of a sample for the measurement of the sustained rate: a card
+/// takes a second for some requests.
 const SUSTAINED_PART: u64 = 10;
 
-/// Part of the sustained rate at which requests arrive.
+/// Fraction of the sustained rate at which requests arrive.
 const RATE_SHARE: f64 = 0.5;
 
 /// Runs this part on a device.
@@ -37,8 +38,8 @@ pub(super) fn run(
         Unit::Milliseconds,
         format!(
             "{runs} runs of {requests} requests, a write of 4 KiB and fsync, after {} MiB of overwrites by Zipf \
-             0.99; each filesystem on {}, SFS with segments of {}. \"One at a time\" sustains the rate of which \
-             half arrives at random times",
+             0.99; each filesystem on {}, SFS with segments of {}. \"One at a time\" measures the sustained rate; \
+             the other rows have requests at random times at half of that rate",
             scale.aged_mib,
             medium.describe(scale.device_len, &scratch),
             medium.segment_size(),

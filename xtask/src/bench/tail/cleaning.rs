@@ -13,7 +13,7 @@ use super::{
 };
 use crate::scratch::Scratch;
 
-/// Requests of a run.
+/// Number of requests of a run.
 const REQUESTS: u64 = 10_000;
 const REQUESTS_QUICK: u64 = 500;
 

@@ -1,4 +1,5 @@
-//! Full volumes that are old: one file fills a part of the space and was overwritten by Zipf's law.
+//! Full volumes that are old: one file fills a part of the space and was overwritten
+//! according to Zipf's law.
 
 use anyhow::Result;
 
@@ -10,10 +11,10 @@ use super::{
 };
 use crate::{filesystem::FilesystemKind, mount::Mount, scratch::Scratch, volume_stat};
 
-/// Blocks in a MiB.
+/// Number of blocks in a MiB.
 const MIB_BLOCKS: u64 = 256;
 
-/// Sizes of the volume.
+/// Size of the volume, and amount of overwrites.
 pub(super) struct Scale {
     pub(super) device_len: u64,
     /// Overwrites before the measurement, in MiB.
@@ -35,7 +36,7 @@ pub(super) struct FullVolume<'a> {
     entrants: &'a Entrants,
     mount: Mount,
     device: MediumDevice,
-    /// Overwrites that were made.
+    /// Number of overwrites so far.
     overwrites: u64,
 }
 
@@ -82,8 +83,8 @@ impl<'a> FullVolume<'a> {
         Ok(Self { entrant, entrants, mount, device, overwrites })
     }
 
-    /// Goes on with `requests` overwrites, one after the other, or at random times with the mean `rate` a
-    /// second.
+    /// Runs `requests` more overwrites, one after the other, or at random times with the mean rate
+    /// `rate` per second.
     pub(super) fn overwrite(&mut self, requests: u64, rate: Option<f64>) -> Result<Outcome> {
         let command = if rate.is_some() { "arrivals" } else { "overwrite" };
         let (count, skipped) = (requests.to_string(), self.overwrites.to_string());

@@ -52,7 +52,7 @@ impl Medium {
         }
     }
 
-    /// Returns whether requests take time by themselves, so that few of them are measured.
+    /// Returns `true` for a card, whose requests take so long that few of them are measured.
     pub(super) fn is_card(self) -> bool {
         matches!(self, Self::Sd | Self::Emmc)
     }
@@ -61,18 +61,19 @@ impl Medium {
         self != Self::Ram
     }
 
-    /// Returns whether blocks are discarded. Below a loop device in RAM a discard frees memory that the
-    /// next write has to allocate again, a cost that flash does not have.
+    /// Returns the treatment of blocks by a new filesystem. Below a loop device in RAM a
+    /// discard frees memory that the next write has to allocate again, a cost that flash does not
+    /// have.
     pub(super) fn blocks(self) -> Blocks {
         if self.is_model() { Blocks::Discard } else { Blocks::Keep }
     }
 
-    /// Returns the mode of mounts: with the filesystem's own default of discards on a model.
+    /// Returns the cache mode of mounts: on a model, with the filesystem's own default of discards.
     pub(super) fn cache(self) -> Cache {
         if self.is_model() { Cache::Writeback } else { Cache::WritebackKeep }
     }
 
-    /// Makes a device of `len` bytes. A model was written once, and begins in virtual time.
+    /// Makes a device of `len` bytes. A model begins in virtual time, with all blocks written once.
     pub(super) fn make(
         self,
         entrants: &Entrants,
@@ -115,7 +116,7 @@ impl MediumDevice {
         let Self::Model(model) = self else { return work() };
         model.set_real_time(true)?;
         let result = work();
-        // Dirty data of a card would take minutes to unmount.
+        // In real time the unmount would take minutes to write the dirty data to a card.
         model.set_real_time(false)?;
         result
     }

@@ -27,7 +27,7 @@ pub(crate) enum Part {
     Cleaning,
     /// Small requests beside the copy of a tree, `ls -l` beside a stream, a database beside both.
     Others,
-    /// Synced overwrites on full volumes at half the rate that they sustain at most.
+    /// Synced overwrites on full volumes, at half the rate that the slowest filesystem sustains.
     Arrivals,
 }
 
@@ -43,10 +43,10 @@ pub(crate) struct TailOptions {
     /// part `cleaning` is for RAM alone.
     #[arg(long, value_delimiter = ',', default_value = "ram")]
     devices: Vec<Medium>,
-    /// Samples of each figure, whose median is shown; 5 by default, and 1 of `arrivals`.
+    /// Number of samples of each figure; the median is shown. By default 5, and 1 in `arrivals`.
     #[arg(long)]
     runs: Option<u32>,
-    /// Requests of a sample in `arrivals`; by default 10,000, and 1,000 on cards.
+    /// Number of requests of a sample in `arrivals`; by default 10,000, and 1,000 on cards.
     #[arg(long)]
     requests: Option<u64>,
     /// Duration of each load beside another program, in seconds.
@@ -55,7 +55,7 @@ pub(crate) struct TailOptions {
     /// Full volumes to measure, in percent of the space for files.
     #[arg(long, value_delimiter = ',', default_value = "50,85,93")]
     pub(super) full: Vec<u64>,
-    /// Measure SFS of an earlier build in turn, too: a directory with its programs.
+    /// Directory with the programs of an earlier build of SFS, which is measured in turn, too.
     #[arg(long, value_name = "DIR")]
     pub(super) before: Option<PathBuf>,
     /// Overwrite the files of the stream in place, instead of truncating them first.
@@ -109,7 +109,7 @@ impl TailOptions {
         let known = |name: &String| FILESYSTEMS.iter().any(|(known, _)| known == name);
         if let Some(unknown) = self.filesystems.iter().find(|name| !known(name)) {
             let names: Vec<&str> = FILESYSTEMS.iter().map(|(name, _)| *name).collect();
-            bail!("--filesystems {unknown}: there are {}", names.join(", "));
+            bail!("--filesystems {unknown}: not one of {}", names.join(", "));
         }
         let is_chosen = |name: &str| {
             self.filesystems.is_empty() || self.filesystems.iter().any(|chosen| chosen == name)
@@ -133,12 +133,12 @@ impl TailOptions {
         devices.any(|medium| medium.is_model())
     }
 
-    /// Returns the samples of each figure in the part `arrivals`.
+    /// Returns the number of samples of each figure in the part `arrivals`.
     pub(super) fn arrival_runs(&self) -> u32 {
         self.runs.unwrap_or(1)
     }
 
-    /// Returns the requests of a sample in the part `arrivals`.
+    /// Returns the number of requests of a sample in the part `arrivals`.
     pub(super) fn requests(&self, medium: Medium) -> u64 {
         let requests = if medium.is_card() { 1_000 } else { 10_000 };
         self.requests.unwrap_or(if self.quick { 200 } else { requests })
@@ -161,7 +161,7 @@ mod tests {
     fn wrong_options_are_refused_in_one_line() {
         let options = TailOptions { filesystems: vec!["zfs".into()], ..TailOptions::smoke() };
         let expected =
-            "--filesystems zfs: there are sfs-dev, sfs-uring, sfs-fuser, ext4, xfs, btrfs";
+            "--filesystems zfs: not one of sfs-dev, sfs-uring, sfs-fuser, ext4, xfs, btrfs";
         assert_eq!(refusal(&options), expected);
         let options = TailOptions { runs: Some(0), ..TailOptions::smoke() };
         assert_eq!(refusal(&options), "--runs 0: at least one run is needed");

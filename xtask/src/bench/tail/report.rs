@@ -89,7 +89,7 @@ impl Report {
         part.samples.push(Sample { load, filesystem, run, outcome });
     }
 
-    /// Notes that a filesystem has no sample, or fewer.
+    /// Prints and records a failure, because of which a filesystem lacks samples.
     pub(super) fn add_failure(&mut self, filesystem: &str, load: &str, error: &anyhow::Error) {
         let reason = format!("{error:#}").replace('\n', " ");
         let place = if load.is_empty() { String::new() } else { format!(" ({load})") };

@@ -1,8 +1,9 @@
 //! SFS as the paper has it (FAST 2012): blocks of similar hotness go to the same group.
 //!
-//! A segment writing draws the groups anew from the hotness of the Sealed segments, by [`Quantization`]. The
-//! hotness of a block is taken before its write: write count over the time since the write before. The paper
-//! leaves this open; taken after the write, every new block would be hot.
+//! A segment writing draws the groups anew from the hotness of the Sealed segments, by
+//! [`Quantization`]. The hotness of a block is computed before its write: write count over the time
+//! since the previous write. The paper leaves the moment open. If the hotness were computed after
+//! the write, every new block would be hot.
 
 use super::quantization::{Partition, Quantization};
 use super::{Candidate, GroupingPolicy};
@@ -36,7 +37,8 @@ impl Fast12 {
     /// Number of groups in the paper: hot, warm, cold, read-only.
     pub const GROUPS: u8 = 4;
 
-    /// Returns the policy for a volume of `segments`; `begin` ignores any beyond that number.
+    /// Returns the policy for a volume of `segments`; `begin` ignores all segments beyond that
+    /// number.
     pub fn new(distance: Distance, partition: Partition, groups: u8, segments: u32) -> Self {
         Self {
             distance,

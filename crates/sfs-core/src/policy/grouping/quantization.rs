@@ -8,18 +8,18 @@ use crate::policy::GROUPS_MAX;
 
 const GROUPS: usize = GROUPS_MAX as usize;
 
-/// Most rounds of assigning values to centres and moving the centres.
+/// Maximum number of rounds of assigning values to centres and moving the centres.
 const ROUNDS: u32 = 3;
 
 /// The rule by which values are divided into groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Partition {
-    /// Each value to the nearest centre; each centre is the mean of its values.
+    /// Assigns each value to the nearest centre; each centre is the mean of its values.
     #[default]
     Iterative,
-    /// Equal parts of the range.
+    /// Divides the range into equal parts.
     EqualWidth,
-    /// Equal numbers of values.
+    /// Divides the values into equal numbers.
     EqualCount,
 }
 
@@ -29,7 +29,7 @@ pub struct Quantization {
     partition: Partition,
     count: usize,
     centres: [f64; GROUPS],
-    /// The smallest value of each group but the last.
+    /// Lower bound of each group but the last.
     bounds: [f64; GROUPS],
     /// `true` once there are centres to start from.
     warm: bool,
@@ -76,10 +76,11 @@ impl Quantization {
 
     /// Computes the groups anew for `values`, which are finite; may reorder them.
     ///
-    /// Without values nothing changes. With no more values than groups each value is a centre, and the smallest
-    /// value is also the centre of the groups left over. Otherwise a centre without values moves to the value
-    /// that is farthest from its own centre, one centre a round. Hotness falls as a volume grows, so a centre at
-    /// an old high value would never get values again.
+    /// Without values nothing changes. With no more values than groups each value is a centre, and
+    /// the smallest value is also the centre of the groups left over. Otherwise
+    /// [`Partition::Iterative`] moves a centre without values to the value that is farthest from
+    /// its own centre, one centre a round. Hotness falls as a volume grows, so a centre at an old
+    /// high value would never get values again.
     pub fn draw(&mut self, values: &mut [f64]) {
         if values.is_empty() {
             return;

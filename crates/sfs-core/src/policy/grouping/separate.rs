@@ -1,10 +1,11 @@
-//! SepGC: separates the blocks that users write from those that the cleaner moves.
+//! SepGC: separates the blocks that users write from the blocks that the cleaner moves.
 
 use super::{Candidate, GroupingPolicy};
 use crate::format::Group;
 use crate::policy::SavedState;
 
-/// Group 0 for blocks that users write, group 1 for blocks that the cleaner moves (SepGC).
+/// Assigns group 0 to blocks that users write, and group 1 to blocks that the cleaner moves
+/// (SepGC).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SeparateCleaning;
 

@@ -7,7 +7,7 @@ use super::{Candidate, GroupingPolicy};
 use crate::format::{Group, History, UsageEntry};
 use crate::policy::SavedState;
 
-/// Cleaned segments per update of the mean lifespan.
+/// Number of cleaned segments of group 0 per update of the mean lifespan.
 const SEGMENTS: u32 = 16;
 
 /// The SepBIT policy. Groups 0 and 1 are the paper's classes 1 and 2, written by users; groups 2 to 5 are written

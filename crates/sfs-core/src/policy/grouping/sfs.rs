@@ -1,4 +1,5 @@
-//! SFS grown up: blocks that are expected to die at about the same time go to the same group.
+//! The SFS policy with learned lifetimes: blocks that are expected to die at about the same time go
+//! to the same group.
 //!
 //! As in the paper, hotness is that of a block, and comes from the number and times of its writes; groups are drawn
 //! by iterative quantization. Hotness is a learned lifetime here: a block's history holds a digest of the intervals
@@ -24,7 +25,7 @@ use groups::Groups;
 use hazard::{Hazard, Table};
 use histogram::{EMPTY, Histogram, bin};
 
-/// Updates of rates and groups per write of the volume's size.
+/// Number of updates of rates and groups while as many blocks are written as the volume has.
 const DRAWS_PER_SIZE: f64 = 16.0;
 
 /// Factor by which deaths and times at risk decay at each update.
@@ -33,26 +34,28 @@ const DEATHS_DECAY: f64 = 0.9;
 /// Factor by which traffic decays at each update.
 const TRAFFIC_DECAY: f64 = 0.7;
 
-/// Segments written in the shortest lifetime that is told apart: shorter-lived blocks are all dead before
-/// their segment is cleaned.
+/// Number of segments written in the shortest lifetime that the policy distinguishes: shorter-lived
+/// blocks are all dead before their segment is cleaned.
 const SHORT: f64 = 4.0;
 
-/// Fewest segments of the volume for each group beyond the second, so that open segments leave room for others.
+/// Minimum number of segments of the volume per group if there are more than two groups, so that
+/// open segments leave room for others.
 const SEGMENTS_PER_GROUP: u32 = 16;
 
 /// Part of the segments that the cleaner keeps Clean.
 const CLEAN_PART: f64 = 0.03;
 
-/// Least utilization for which groups are drawn: an emptier volume may fill up before its blocks are rewritten.
+/// Lowest utilization for which groups are drawn: an emptier volume may fill up before its blocks
+/// are rewritten.
 const UTILIZATION_MIN: f64 = 0.7;
 
 /// The SFS policy: groups by expected remaining lifetime.
 pub struct Sfs {
     hazard: Hazard,
     groups: Groups,
-    /// Blocks that users wrote, by row of the digest.
+    /// Number of blocks that users wrote, by row of the digest.
     written: [f64; ROWS],
-    /// Blocks that the cleaner moved, by age and row.
+    /// Number of blocks that the cleaner moved, by age and row.
     moved: Box<Table>,
     /// Group of a block that a user writes, by row.
     group_written: [u8; ROWS],
@@ -65,8 +68,9 @@ pub struct Sfs {
 }
 
 impl Sfs {
-    /// Returns the policy for a volume of `blocks` in `segments` of `segment_blocks`, with at most `groups` groups
-    /// and at least 16 segments for each beyond the second.
+    /// Returns the policy for a volume of `blocks` blocks in `segments` segments of
+    /// `segment_blocks` blocks, with at most `groups` groups. More than two groups need at least 16
+    /// segments per group.
     pub fn new(groups: Option<u8>, segments: u32, segment_blocks: u32, blocks: u64) -> Self {
         let tick = f64::from(tick_blocks_log2(blocks)).exp2();
         let size = (blocks.max(1) >> tick_blocks_log2(blocks)) as f64;
@@ -103,7 +107,7 @@ impl Sfs {
         self.moved.as_flattened_mut().iter_mut().for_each(|weight| *weight *= TRAFFIC_DECAY);
     }
 
-    /// Returns the blocks that were written and moved, by expected remaining lifetime.
+    /// Returns the numbers of blocks that were written or moved, by expected remaining lifetime.
     fn traffic(&self) -> Histogram {
         let mut traffic = EMPTY;
         for (weight, remaining) in self.written.iter().zip(&self.hazard.fresh) {

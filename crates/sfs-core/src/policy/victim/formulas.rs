@@ -45,20 +45,21 @@ macro_rules! formulas {
 }
 
 formulas! {
-    /// The emptiest segment first.
+    /// Cleans the emptiest segment first.
     Greedy, "greedy": |u, _, _| 1.0 - u;
 
-    /// Freed blocks times the age, over the cost of reading and moving (LFS).
+    /// Scores by freed blocks times the age, over the cost of reading and moving (LFS).
     CostBenefit, "cost-benefit": |u, segment, now| (1.0 - u) / (2.0 * u) * age(segment, now);
 
-    /// Freed blocks times the square root of the age, over the moved blocks (SepBIT's simulator).
+    /// Scores by freed blocks times the square root of the age, over the moved blocks (SepBIT's
+    /// simulator).
     CostBenefitSqrt, "cost-benefit-sqrt": |u, segment, now| (1.0 - u) / u * age(segment, now).sqrt();
 
-    /// Freed blocks over the cost of reading and moving times the hotness (SFS).
+    /// Scores by freed blocks over the cost of reading and moving times the hotness (SFS).
     CostHotness, "cost-hotness": |u, segment, now| {
         (1.0 - u) / (2.0 * u * segment_hotness(segment, now).max(1e-12))
     };
 
-    /// The oldest segment first (NILFS2).
+    /// Cleans the oldest segment first (NILFS2).
     CostAge, "cost-age": |_, segment, now| age(segment, now);
 }

@@ -1,4 +1,4 @@
-//! The index policy: the value of waiting, from what would still die in a segment that is left alone.
+//! The index policy: scores a segment by the value of waiting for more of its blocks to die.
 //!
 //! The policy learns for each group how blocks die by the age of their segment. The score minimises the blocks that the
 //! cleaner moves if the blocks of a segment die alike (`docs/lab.md` has the derivation).
@@ -12,10 +12,11 @@ use death_rates::{AGES, DeathRates, age_class, class_end};
 
 const GROUPS: usize = GROUPS_MAX as usize;
 
-/// Weight of the group's rate against the segment's own deaths, in segments' worth of deaths.
+/// Weight of the group's rate against the segment's own deaths, as a part of the segment's blocks.
 const GROUP_WEIGHT: f64 = 0.25;
 
-/// Most counts of block-ticks per write of the volume's size; one per segment in a volume of fewer segments.
+/// Maximum number of counts of block-ticks while as many blocks are written as the volume has; one
+/// count per segment in a volume of fewer segments.
 const COUNTS_PER_SIZE: u64 = 1024;
 
 /// Factor by which counts decay when a sixteenth of the volume has been written.
@@ -23,8 +24,8 @@ const DECAY: f64 = 0.85;
 
 /// Cleans the segment with the largest ((1 - u) / u + ln u) / lambda.
 ///
-/// Lambda is a rate of deaths per block and tick: that of the segment's group at this age and the ages ahead,
-/// scaled by the segment's own deaths so far over those expected of its group.
+/// Lambda is a rate of deaths per block and tick: the rate of the segment's group at this age and
+/// the ages ahead, scaled by the segment's own deaths so far over the deaths expected of its group.
 #[derive(Clone, Debug)]
 pub struct Index {
     groups: Box<[DeathRates; GROUPS]>,
@@ -34,8 +35,9 @@ pub struct Index {
     next: usize,
     /// Groups whose rates were updated since the last [`VictimPolicy::take_rescored`], a bit each.
     rescored: u16,
-    /// Time of the last count of block-ticks, and of the last decay.
+    /// Time of the last count of block-ticks.
     counted: u32,
+    /// Time of the last decay of the counts.
     faded: u32,
     /// A sixteenth of the volume, in ticks.
     sixteenth: u32,
@@ -50,14 +52,14 @@ fn age(segment: &UsageEntry, now: u32) -> f64 {
     (f64::from(now) - middle).max(1.0)
 }
 
-/// Returns whether deaths in the segment count. An Open segment counts, too: the expected deaths of a segment
-/// include those from its first block on.
+/// Returns whether deaths in the segment count. An Open segment counts, too: the expected deaths of
+/// a segment include the deaths from its first block on.
 fn is_at_risk(segment: &UsageEntry) -> bool {
     matches!(segment.state, SegmentState::Open | SegmentState::Sealed)
 }
 
 impl Index {
-    /// Returns the policy for a volume of `blocks` in segments of `segment_blocks`.
+    /// Returns the policy for a volume of `blocks` blocks in segments of `segment_blocks` blocks.
     pub fn new(blocks: u64, segment_blocks: u32) -> Self {
         let log2 = tick_blocks_log2(blocks);
         let size = blocks.max(1) >> log2;
@@ -140,7 +142,8 @@ impl VictimPolicy for Index {
         self.waiting[segment.live_blocks as usize] / self.lambda(segment, segment_blocks, now)
     }
 
-    /// Blocks of a group that die at a known age leave the segment's score to jump after that age.
+    /// Returns the end of the segment's age class. The score jumps there if the blocks of the group
+    /// die at a known age.
     fn next_jump(&self, segment: &UsageEntry, now: u32) -> Option<u32> {
         let age = age(segment, now);
         let wait = (class_end(age_class(age)) - age).ceil().max(1.0);

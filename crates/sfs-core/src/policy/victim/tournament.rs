@@ -1,10 +1,12 @@
 //! A tournament of segments: finds the best victim of a large volume without scoring every segment for each choice.
 //!
-//! A binary tree holds the last known score of every segment in its leaves, and the higher of two scores above them. Before
-//! a choice [`Tournament::refresh`] scores the segments that have changed, those about which the policy has learned
-//! something, and those whose age has grown by a 256th, because a score depends on the time, too. [`Tournament::best`] walks
-//! down from the highest scores, and scores the best few anew. Segments of all ages up to n are due 256 ln n times per tick
-//! in which one is written, so the work grows with the logarithm of the size.
+//! A binary tree holds the last known score of every segment in its leaves, and the higher of two
+//! scores above them. Before a choice [`Tournament::refresh`] scores the segments that have
+//! changed, those about which the policy has learned something, and those whose age has grown by a
+//! 256th, because a score depends on the time, too. [`Tournament::best`] walks down from the
+//! highest scores, and scores the best few anew. With segments of all ages up to n, about 256 ln n
+//! segments are due per tick in which one is written, so the work grows with the logarithm of the
+//! size.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,19 +17,20 @@ use crate::format::{Group, SegmentState, UsageEntry};
 /// Number of segments up to which every choice scores all of them.
 const SCANNED_SEGMENTS_MAX: usize = 1024;
 
-/// Part of its age by which a segment grows older before it is scored anew.
+/// Divisor of a segment's age: a segment is scored anew when its age has grown by this part.
 const AGE_PARTS: u32 = 256;
 
 /// Part of the best score by which a last known score may be lower and the segment is still scored anew.
 const MARGIN: f64 = 0.005;
 
-/// Most segments that are scored anew for a choice.
+/// Maximum number of segments that a walk down the tree scores anew for a choice.
 const SCORED_ANEW_MAX: usize = 64;
 
-/// Unfit segments after which a choice scores all segments: walking down the tree is for the best few.
+/// Number of unfit segments after which a choice scores all segments: walking down the tree pays
+/// only for the best few.
 const UNFIT_MAX: usize = 256;
 
-/// Entries of the queue for each segment beyond which entries that do not count are dropped.
+/// Number of queue entries per segment beyond which entries that do not count are dropped.
 const QUEUED_PER_SEGMENT_MAX: usize = 2;
 
 /// Last known scores of the segments of a volume, as a tree of maxima.
@@ -45,7 +48,7 @@ pub struct Tournament {
 }
 
 impl Tournament {
-    /// Returns a tournament for a volume of `segments`.
+    /// Returns a tournament for a volume of `segments` segments.
     pub fn new(segments: usize) -> Self {
         if segments <= SCANNED_SEGMENTS_MAX {
             return Self::default();
@@ -59,8 +62,8 @@ impl Tournament {
         self.leaves > 0
     }
 
-    /// Scores the `changed` segments, those of groups about which the policy has learned something, and a part of the others
-    /// at the time `now`, in ticks.
+    /// Scores the `changed` segments, the segments of groups about which the policy has learned
+    /// something, and a part of the others at the time `now`, in ticks.
     pub fn refresh(
         &mut self,
         policy: &mut dyn VictimPolicy,

@@ -29,7 +29,7 @@ pub(crate) struct InPlaceAllocator {
     current: Option<u32>,
     /// Ascending by sequence number.
     pending: VecDeque<PendingFree>,
-    /// Free blocks of all InPlace segments.
+    /// Number of free blocks of all InPlace segments.
     free_blocks: u64,
 }
 
@@ -49,7 +49,8 @@ impl InPlaceAllocator {
         Some(Self { layout, bitmap, scheme, current: None, pending, free_blocks: 0 })
     }
 
-    /// Marks `count` blocks of one segment, from `address` on, as taken. Returns whether all were free.
+    /// Marks `count` blocks of one segment, from `address` on, as taken. Returns whether all of
+    /// them were free.
     pub(crate) fn mark(&mut self, address: u64, count: u32) -> bool {
         let (segment, block) = self.locate(address);
         self.bitmap.take(segment, block, count)
@@ -60,17 +61,17 @@ impl InPlaceAllocator {
         self.bitmap.take(segment, 0, self.bitmap.segment_blocks());
     }
 
-    /// Returns the free blocks of all InPlace segments.
+    /// Returns the number of free blocks of all InPlace segments.
     pub(crate) fn free_blocks(&self) -> u64 {
         self.free_blocks
     }
 
-    /// Returns the taken blocks of `segment`: live ones and pending frees.
+    /// Returns the number of taken blocks of `segment`: live blocks and blocks with a pending free.
     pub(crate) fn taken(&self, segment: u32) -> u32 {
         self.bitmap.segment_blocks() - self.bitmap.free(segment)
     }
 
-    /// Returns the blocks of `segment` with a pending free.
+    /// Returns the number of blocks of `segment` with a pending free.
     pub(crate) fn pending_blocks(&self, segment: u32) -> u32 {
         self.pending.iter().filter(|freed| freed.segment == segment).map(|freed| freed.count).sum()
     }
@@ -161,7 +162,8 @@ impl InPlaceAllocator {
 
     fn free(&mut self, freed: &PendingFree) {
         let PendingFree { segment, first, count, .. } = *freed;
-        // On a forged volume two mappings may have owned a block: `clear` counts only what was taken.
+        // On a forged volume two mappings may have owned a block: `clear` counts only blocks that
+        // were taken.
         self.free_blocks += u64::from(self.bitmap.clear(segment, first, count));
         self.scheme.note_free(segment, self.bitmap.free(segment));
     }

@@ -1,7 +1,7 @@
 //! A bitmap of the taken blocks, in whole words for each segment.
 //!
-//! `fixedbitset` has no search for a run of free bits within a range; with it the words would be read here as
-//! well.
+//! `fixedbitset` has no search for a run of free bits within a range; with that crate, this module
+//! would still have to read the words.
 
 use std::ops::Range;
 
@@ -60,7 +60,7 @@ impl Bitmap {
         })
     }
 
-    /// Frees `count` blocks from `first` on. Returns how many of them were taken.
+    /// Frees `count` blocks from `first` on. Returns the number of blocks that were taken.
     pub(crate) fn clear(&mut self, segment: u32, first: u32, count: u32) -> u32 {
         let words = self.range(segment);
         let mut taken = 0;

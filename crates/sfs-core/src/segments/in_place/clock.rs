@@ -5,11 +5,12 @@
 
 use super::scheme::{FreeSpaceView, Scheme};
 
-/// Threshold of occupancy, in thousandths, for an average load of up to 0.1, 0.2, ... 0.9 (the paper's table 3).
-/// The paper's example counts free blocks as load; the formula of the table counts occupied ones, as here.
+/// Threshold of occupancy, in thousandths, for an average load of up to 0.1, 0.2, ... 0.9 (the
+/// paper's table 3). The paper's example counts free blocks as load; the formula of the table
+/// counts occupied blocks, as here.
 const TABLE: [u32; 9] = [100, 100, 100, 100, 200, 300, 450, 600, 800];
 
-/// Bisection steps on [0, 1] for a threshold exact to a thousandth.
+/// Number of bisection steps on [0, 1] for a threshold exact to a thousandth.
 const HALVINGS: u32 = 12;
 
 /// The rule that gives the threshold for a load.
@@ -58,7 +59,7 @@ impl Scheme for ClockSpace {
         let threshold = u64::from(self.relation.threshold(space.load));
         let is_light = |free: u32| (blocks - u64::from(free)) * 1000 < threshold * blocks;
         let mut next = space.around((self.hand + 1) % space.count());
-        // Without a segment below the threshold, the next one that is not full is taken.
+        // Without a segment below the threshold, the next segment that is not full is taken.
         let (first, free) = next.next()?;
         let light = if is_light(free) { None } else { next.find(|(_, free)| is_light(*free)) };
         self.hand = light.map_or(first, |(segment, _)| segment);
@@ -83,7 +84,7 @@ mod tests {
         }
     }
 
-    /// The numbers are those of `papers.md`, section 5.
+    /// The thresholds are solutions of the formula for loads of 0.1 to 0.9.
     #[test]
     fn the_exact_threshold_solves_the_formula() {
         let exact = [0, 7, 41, 107, 203, 324, 467, 629, 807];

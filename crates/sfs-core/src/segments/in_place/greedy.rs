@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 use super::scheme::{FreeSpaceView, Scheme};
 
-/// Bytes of state for each segment.
+/// Number of bytes of state for each segment.
 #[cfg(test)]
 pub(super) const ENTRY_LEN: usize = size_of::<HeapSlot>() + size_of::<u32>();
 
@@ -33,7 +33,7 @@ impl GreedySpace {
         Self { entries, heap: Vec::with_capacity(segment_count as usize) }
     }
 
-    /// Returns the bytes of state.
+    /// Returns the number of bytes of state.
     #[cfg(test)]
     pub(super) fn state_len(&self) -> usize {
         self.entries.capacity() * size_of::<HeapSlot>() + self.heap.capacity() * size_of::<u32>()

@@ -3,7 +3,7 @@
 
 use super::scheme::{FreeSpaceView, Scheme};
 
-/// Blocks per inode, as ext2 counts them.
+/// Number of blocks per inode, as in ext2.
 const BLOCKS_PER_INODE: u64 = 2;
 
 pub(super) struct BlockGroups;

@@ -20,7 +20,7 @@ impl FreeSpaceView<'_> {
         self.entries.len() as u32
     }
 
-    /// Returns the free blocks of `segment`; 0 if data may not use it.
+    /// Returns the number of free blocks of `segment`; 0 if data may not use the segment.
     pub(super) fn free(&self, segment: u32) -> u32 {
         let entry = &self.entries[segment as usize];
         match entry.state {
@@ -32,7 +32,8 @@ impl FreeSpaceView<'_> {
         }
     }
 
-    /// Returns the segments with free blocks and how many they have, once around from `first`.
+    /// Returns the segments with free blocks and their numbers of free blocks, once around from
+    /// `first`.
     pub(super) fn around(&self, first: u32) -> impl Iterator<Item = (u32, u32)> {
         let segments = (first..self.count()).chain(0..first);
         segments.map(|segment| (segment, self.free(segment))).filter(|(_, free)| *free > 0)

@@ -14,7 +14,7 @@ use crate::format::{DataLayout, Layout, SegmentState, UsageEntry};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockUse {
     Live,
-    /// Dead; the chunk with this number records it.
+    /// Dead; the chunk with this number records the death.
     Freed(u64),
 }
 

@@ -1,4 +1,4 @@
-//! The set of segments whose entries have changed since somebody last looked at them.
+//! The set of segments whose entries have changed since the set was last taken.
 
 /// Numbers of segments, each once. Keeps nothing unless it was made for a number of segments.
 #[derive(Default)]

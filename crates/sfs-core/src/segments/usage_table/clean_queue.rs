@@ -1,8 +1,8 @@
 //! The Clean segments in the order of their allocation: least recently freed first, then by number.
 //!
-//! The queue holds four bytes for a segment, and reads the stamps in the entries of the table, which do not change
-//! while a segment is Clean. Segments become Clean in about the order in which they were freed, so an insertion moves
-//! few others.
+//! The queue holds four bytes for a segment, and reads the stamps in the entries of the table,
+//! which do not change while a segment is Clean. Segments become Clean in about the order in which
+//! they were freed, so an insertion moves few other numbers.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! InPlace segments: how many of them data may have beside the log, and the allocation of their blocks.
+//! InPlace segments: their maximum number beside the segments of the log, and the allocation of
+//! their blocks.
 //!
 //! A Clean segment becomes InPlace when data takes its first block, and Drained when its last block dies.
 //! Data gets only segments that the log does not need. The segments of the batch's chunks, the log's minimum,
@@ -8,15 +9,15 @@ use super::UsageTable;
 use crate::format::{Group, Head, Layout, SegmentState, UsageEntry};
 use crate::segments::InPlaceAllocator;
 
-/// Minimum number of segments of the log beside those of its nodes. These segments cover the heads, a
-/// checkpoint and room to clean into, and exceed the critical watermark: the cleaner must not run without
-/// progress on a volume full of data.
+/// Minimum number of segments of the log beside the segments of its nodes. These segments cover the
+/// heads, a checkpoint and room to clean into, and exceed the critical watermark: the cleaner must
+/// not run without progress on a volume full of data.
 const LOG_SEGMENTS_MIN: u32 = 20;
 
-/// Minimum share of all segments that the log has: one in so many.
+/// Divisor of the number of segments: the log keeps at least this part of the volume.
 const LOG_SHARE: u32 = 16;
 
-/// Segments of the log for each segment that its nodes would fill.
+/// Number of segments of the log for each segment that its nodes would fill.
 const NODES_SLACK: u64 = 2;
 
 /// A run of blocks in one segment.
@@ -29,24 +30,24 @@ pub(crate) struct Extent {
 /// Clean segments that one batch may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentBudget {
-    /// Segments for the chunks of the batch: the first Clean ones.
+    /// Number of segments for the chunks of the batch: the first Clean segments.
     pub(crate) log: usize,
-    /// Segments for data in place, of the others.
+    /// Number of the other Clean segments for data in place.
     pub(crate) data: usize,
 }
 
-/// Returns the segments that the log of an empty volume keeps.
+/// Returns the number of segments that the log of an empty volume keeps.
 fn log_segments(layout: &Layout) -> u32 {
     LOG_SEGMENTS_MIN.max(layout.segment_count / LOG_SHARE)
 }
 
 impl UsageTable {
-    /// Returns the most blocks that data can have on a volume without tree nodes.
+    /// Returns the maximum number of data blocks on a volume without tree nodes.
     pub(crate) fn in_place_capacity_blocks(layout: &Layout) -> u64 {
         u64::from(layout.segment_count - log_segments(layout)) * u64::from(layout.segment_blocks)
     }
 
-    /// Returns how many segments may be InPlace beside `nodes` tree nodes.
+    /// Returns the maximum number of InPlace segments beside `nodes` tree nodes.
     fn in_place_segments_max(&self, nodes: u64) -> u32 {
         let kept = NODES_SLACK * nodes.div_ceil(u64::from(self.layout.segment_blocks));
         let most = self.layout.segment_count - log_segments(&self.layout);
@@ -58,23 +59,25 @@ impl UsageTable {
         self.in_place_segments
     }
 
-    /// Returns how many more segments may become InPlace beside `nodes` tree nodes.
+    /// Returns the number of segments that may still become InPlace beside `nodes` tree nodes.
     pub(crate) fn in_place_segments_left(&self, nodes: u64) -> usize {
         self.in_place_segments_max(nodes).saturating_sub(self.in_place_segments) as usize
     }
 
-    /// Returns the blocks that new data may have beside `nodes` tree nodes, blocks with a pending free included.
+    /// Returns the number of blocks that new data may have beside `nodes` tree nodes, blocks with a
+    /// pending free included.
     pub(crate) fn in_place_room_blocks(&self, nodes: u64) -> u64 {
         self.in_place_blocks(nodes).saturating_sub(self.live_blocks - self.live_nodes)
     }
 
-    /// Returns the blocks of the segments that are InPlace or may become so beside `nodes` tree nodes.
+    /// Returns the number of blocks of the segments that are or may become InPlace beside `nodes`
+    /// tree nodes.
     fn in_place_blocks(&self, nodes: u64) -> u64 {
         let segments = self.in_place_segments.max(self.in_place_segments_max(nodes));
         u64::from(segments) * u64::from(self.layout.segment_blocks)
     }
 
-    /// Returns the free blocks of InPlace segments.
+    /// Returns the number of free blocks of InPlace segments.
     pub(crate) fn free_blocks(&self) -> u64 {
         self.allocator.as_ref().map_or(0, InPlaceAllocator::free_blocks)
     }
@@ -176,7 +179,8 @@ impl UsageTable {
         }
     }
 
-    /// Frees a dead block of `segment` once chunk `sequence` is durable. No effect on a segment of the log.
+    /// Frees a dead block of `segment` once chunk `sequence` is durable. Has no effect on a segment
+    /// of the log.
     pub(super) fn free_later(&mut self, segment: u32, address: u64, sequence: u64) {
         let is_in_place = self.entries[segment as usize].state == SegmentState::InPlace;
         if let Some(allocator) = self.allocator.as_mut().filter(|_| is_in_place) {
@@ -207,7 +211,8 @@ impl UsageTable {
         }
     }
 
-    /// Returns an InPlace segment whose taken blocks are not its live blocks and its pending frees.
+    /// Returns an InPlace segment whose number of taken blocks is not the sum of its live blocks
+    /// and pending frees.
     pub(super) fn first_misallocated(&self) -> Option<u32> {
         let allocator = self.allocator.as_ref()?;
         let mut in_place =

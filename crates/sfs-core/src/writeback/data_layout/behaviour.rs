@@ -1,4 +1,4 @@
-//! Behaviour of a data layout, and what it sees of the volume.
+//! Behaviour of a data layout, and its view of the volume.
 
 use super::super::staged::StagedBlock;
 use crate::format::{Change, Layout};
@@ -6,7 +6,7 @@ use crate::log::LogState;
 use crate::metadata::Metadata;
 use crate::segments::SegmentBudget;
 
-/// State of the volume that a data layout looks at.
+/// State of the volume that a data layout reads.
 #[derive(Clone, Copy)]
 pub(crate) struct SpaceView<'a> {
     pub(crate) layout: &'a Layout,
@@ -34,8 +34,8 @@ pub(crate) trait LayoutBehaviour: Send + Sync {
         0
     }
 
-    /// Returns whether `new_blocks` of data fit beside `dirty_blocks`, with the metadata for both; for no blocks,
-    /// whether some new metadata fits.
+    /// Returns whether `new_blocks` of data fit beside `dirty_blocks`, with the metadata for both;
+    /// without new blocks, whether some new metadata fits.
     fn admits(
         &self,
         layout: &Layout,
@@ -47,13 +47,14 @@ pub(crate) trait LayoutBehaviour: Send + Sync {
     /// Returns the number of blocks that certainly fit when data may open `spare_segments`.
     fn certain_blocks(&self, layout: &Layout, metadata: &Metadata, spare_segments: usize) -> usize;
 
-    /// Returns the number of blocks that a commit may plan then.
+    /// Returns the number of blocks that a commit may plan when data may open `spare_segments`.
     fn plannable_blocks(&self, view: SpaceView<'_>, spare_segments: usize) -> usize;
 
-    /// Returns the number of segments that `blocks` have to open.
+    /// Returns the number of segments that have to be opened for `blocks`.
     fn opened_segments(&self, view: SpaceView<'_>, blocks: &[StagedBlock]) -> usize;
 
-    /// Moves `blocks` to the groups whose open segments have most room, so that they open fewer segments.
+    /// Moves `blocks` to the groups whose open segments have the most room, so that they open fewer
+    /// segments.
     fn merge_groups(&self, _view: SpaceView<'_>, _blocks: &mut [StagedBlock]) {}
 
     /// Takes the blocks out of `blocks` that are overwritten at their present address, and sets their mappings.
@@ -61,7 +62,7 @@ pub(crate) trait LayoutBehaviour: Send + Sync {
         Vec::new()
     }
 
-    /// Returns an upper bound for the bytes of a delta about `count` blocks.
+    /// Returns an upper bound for the length, in bytes, of a delta about `count` blocks.
     fn delta_len_max(&self, _count: usize) -> usize {
         0
     }

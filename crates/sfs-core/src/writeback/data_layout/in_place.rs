@@ -9,13 +9,14 @@ use crate::log::LogState;
 use crate::metadata::Metadata;
 use crate::segments::{Extent, SegmentBudget, UsageTable};
 
-/// Blocks that a commit may plan beyond the free ones: all of them may be overwritten in place.
+/// Number of blocks that a commit may plan beyond the free blocks: all of them may be overwritten
+/// in place.
 const OVERWRITTEN_BLOCKS_MAX: usize = 1024;
 
-/// Segments withheld from data, for cleaning the log.
+/// Number of segments withheld from data, for cleaning the log.
 const LOG_RESERVE_SEGMENTS: u32 = 16;
 
-/// Bytes of an encoded [`Change::Map`].
+/// Length of an encoded [`Change::Map`], in bytes.
 const MAP_LEN: usize = Change::HEADER_LEN + 24;
 
 /// Behaviour of the layouts that overwrite data in place.

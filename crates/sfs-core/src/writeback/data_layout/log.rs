@@ -10,8 +10,8 @@ use crate::policy::GROUPS_MAX;
 /// Behaviour of the layout that appends data to the log.
 pub(crate) struct Appending;
 
-/// Blocks of a segment for one block of summaries; at least [`SUMMARY_BLOCKS_MIN`] are reserved. Small chunks take more
-/// at first, until their segment is cleaned.
+/// Number of blocks of a segment per block of summaries; at least [`SUMMARY_BLOCKS_MIN`] are
+/// reserved. Small chunks take more at first, until their segment is cleaned.
 const BLOCKS_PER_SUMMARY_BLOCK: u32 = 64;
 
 /// Minimum number of blocks of summaries in a segment.
@@ -20,16 +20,17 @@ const SUMMARY_BLOCKS_MIN: u32 = 2;
 /// Minimum number of segments withheld from users: for open heads, a checkpoint, and cleaning.
 const RESERVE_SEGMENTS_MIN: u32 = 16;
 
-/// Segments of the volume for one segment withheld from users.
+/// Number of segments of the volume per segment withheld from users.
 const SEGMENTS_PER_RESERVE_SEGMENT: u32 = 16;
 
-/// Blocks of capacity for one block withheld from data: deletes and renames on a full volume change metadata.
+/// Number of blocks of capacity per block withheld from data: deletes and renames on a full volume
+/// change metadata.
 const BLOCKS_PER_METADATA_BLOCK: u64 = 128;
 
-/// Blocks of data for which the tree may need a new leaf.
+/// Number of data blocks for which the tree may need a new leaf.
 pub(super) const BLOCKS_PER_LEAF: u64 = 64;
 
-/// Blocks withheld when only metadata is added.
+/// Number of blocks withheld when only metadata is added.
 pub(super) const METADATA_BLOCKS_MIN: u64 = 8;
 
 impl LayoutBehaviour for Appending {
@@ -73,7 +74,7 @@ impl LayoutBehaviour for Appending {
         if spare_segments > 0 {
             return self.certain_blocks(view.layout, view.metadata, spare_segments).max(2);
         }
-        // A few more fit into the open segments.
+        // A few more blocks fit into the open segments.
         by_room(view).iter().map(|(_, room)| room).sum()
     }
 
@@ -94,7 +95,7 @@ impl LayoutBehaviour for Appending {
     }
 }
 
-/// Returns the number of blocks that can be live in `segments` of the log.
+/// Returns the number of blocks that can be live in `segments` segments of the log.
 pub(super) fn log_capacity(layout: &Layout, segments: u32) -> u64 {
     let summaries = (layout.segment_blocks / BLOCKS_PER_SUMMARY_BLOCK).max(SUMMARY_BLOCKS_MIN);
     u64::from(segments) * u64::from(layout.segment_blocks - summaries)

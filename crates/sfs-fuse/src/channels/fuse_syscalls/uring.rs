@@ -49,14 +49,14 @@ impl fmt::Debug for Ring {
 /// Ring with one entry, and its memory: a page for a [`UringHeader`], and pages for the payload.
 pub(crate) struct Ring {
     uring: IoUring<squeue::Entry128, cqueue::Entry>,
-    // Kept open, as the ring refers to it by number.
+    // Kept open, as the ring refers to the file by the number of its descriptor.
     channel: File,
     lent: ManuallyDrop<LentMemory>,
     is_lent: bool,
     is_enabled: bool,
 }
 
-/// Memory whose addresses the kernel has.
+/// Memory whose addresses are known to the kernel.
 struct LentMemory {
     memory: Box<[Page]>,
     parts: Box<[libc::iovec; 2]>,
@@ -94,8 +94,8 @@ impl Ring {
         &mut self.lent.memory
     }
 
-    /// Gives the memory to the kernel with a command, and waits until the kernel returns it. Returns true if a
-    /// request is in it, false after an unmount.
+    /// Gives the memory to the kernel with a command, and waits until the kernel returns the
+    /// memory. Returns `true` if the memory holds a request, `false` after an unmount.
     pub(crate) fn exchange(&mut self, command: u32, commit_id: u64, qid: u16) -> io::Result<bool> {
         assert!(!self.is_lent, "the kernel owns this memory");
         if !self.is_enabled {
@@ -120,13 +120,14 @@ impl Ring {
             request: UringCmdReq { commit_id, qid, ..UringCmdReq::default() },
             rest: [0; 56],
         };
-        // SAFETY: both types are `repr(C)` and have the same size, and any bytes are a valid `Entry128`: it is the
-        // kernel's `struct io_uring_sqe`, integers and arrays of them.
+        // SAFETY: both types are `repr(C)` and have the same size, and any bytes are a valid
+        // `Entry128`, the kernel's `struct io_uring_sqe`, which consists of integers and arrays of
+        // integers.
         let submission: squeue::Entry128 = unsafe { mem::transmute(submission) };
         self.is_lent = true;
-        // SAFETY: until there is a completion the kernel uses `parts`, and the memory that they refer to. While
-        // `is_lent` is set that memory cannot be reached through `self`, and neither is freed. `channel` is open as
-        // long as the ring is.
+        // SAFETY: until there is a completion the kernel uses `parts`, and the memory to which
+        // `parts` refers. While `is_lent` is set that memory cannot be reached through `self`, and
+        // neither is freed. `channel` is open as long as the ring exists.
         unsafe { self.uring.submission().push(&submission) }
             .map_err(|_| io::Error::from(ErrorKind::QuotaExceeded))?;
         loop {
@@ -151,11 +152,12 @@ impl Drop for Ring {
     }
 }
 
-/// Pause before the kernel is asked again that lacked memory.
+/// Pause before the next call after the kernel lacked memory.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Calls `submit_and_wait` until the kernel takes the call. A signal, or a kernel that lacks memory for the moment, must
-/// not end the mount: io_uring_enter(2) leaves the submission in its queue then.
+/// Calls `submit_and_wait` until the kernel accepts the call. A signal, or a kernel that lacks
+/// memory for a moment, must not end the mount: io_uring_enter(2) then leaves the submission in its
+/// queue.
 fn enter(mut submit_and_wait: impl FnMut() -> io::Result<usize>) -> io::Result<()> {
     loop {
         match submit_and_wait() {

@@ -27,17 +27,18 @@ const UTILIZATIONS: [f64; 3] = [0.70, 0.85, 0.93];
 /// Utilization of the volumes of traces.
 const TRACE_UTILIZATION: f64 = 0.85;
 
-/// Users' writes from one sync to the next.
+/// Numbers of users' writes from one sync to the next.
 const SYNCS: [Option<u64>; 3] = [None, Some(4096), Some(64)];
 
-/// Segments of a generator's volume, 256 KiB each.
+/// Number of segments of a generator's volume, 256 KiB each.
 const SEGMENTS: u32 = 1024;
 const SEGMENT_BLOCKS: u32 = 64;
 
-/// Segments of a generator's volume that are kept clean: 2%.
+/// Number of segments of a generator's volume that are kept clean: 2%.
 const RESERVE_SEGMENTS: u32 = 20;
 
-/// Size of the volume over that of the buffer: a volume of 2 GiB writes back from 32 MiB of dirty blocks on.
+/// Divisor of the size of a volume, for the size of its buffer: a volume of 2 GiB writes back from
+/// 32 MiB of dirty blocks on.
 const VOLUME_PER_BUFFER: u32 = 64;
 
 /// A volume under a workload.
@@ -59,7 +60,7 @@ impl<'a> Cell<'a> {
         utilizations.iter().flat_map(cell).collect()
     }
 
-    /// Returns the number of seeds to run, of `wanted` ones: a trace has no randomness.
+    /// Returns the number of seeds to run: `wanted`, but 1 for a trace, which has no randomness.
     pub(super) fn seed_count(&self, wanted: u64) -> u64 {
         if self.workload.1.block_count().is_some() { 1 } else { wanted }
     }

@@ -19,7 +19,7 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    /// Returns the figure of the outcomes, at least one.
+    /// Returns the figure of one outcome or more.
     pub(super) fn of(source: &Source, outcomes: &[SimulationOutcome]) -> Self {
         let logs = || outcomes.iter().map(|outcome| outcome.amplification_log);
         let mean =

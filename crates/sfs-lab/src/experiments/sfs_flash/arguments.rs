@@ -30,16 +30,16 @@ pub(crate) struct Arguments {
     /// Size of a segment of SFS; by default the erase block of ssd-m, scaled.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2M")]
     pub(super) segment_size: u64,
-    /// Grouping policies of SFS; throughput by utilization is measured with the last.
+    /// Grouping policies of SFS; throughput by utilization is measured with the last policy.
     #[arg(long, value_delimiter = ',', default_value = "sfs,sfs-fast12")]
     policies: Vec<String>,
     /// Part of the device that is overwritten; the rest of the data is written once.
     #[arg(long, default_value_t = 0.21)]
     pub(super) working_set: f64,
-    /// Overwrites before counting, in multiples of the working set.
+    /// Number of overwrites before counting, in multiples of the working set.
     #[arg(long, default_value_t = 1.0)]
     pub(super) warm_up: f64,
-    /// Overwrites that are counted, in multiples of the working set.
+    /// Number of overwrites that are counted, in multiples of the working set.
     #[arg(long, default_value_t = 1.0)]
     pub(super) measure: f64,
     /// Number of random log blocks of the FAST model.
@@ -57,7 +57,8 @@ pub(crate) struct Arguments {
 
 /// The configurations of all models.
 pub(super) struct FlashModels {
-    /// Page-mapped and FAST, as in the paper's simulator, first without discards, then with.
+    /// Page-mapped and FAST, as in the paper's simulator, first without discards, then with
+    /// discards.
     pub(super) simulator: [SsdConfig; 4],
     /// SSD-H, SSD-M and SSD-L, without discards.
     pub(super) devices: [SsdConfig; 3],

@@ -1,7 +1,8 @@
 //! The figures of the SFS paper, read from its plots and not scaled.
 
-/// A filesystem, and the values of the paper's figures 10 to 12 at 85%, for Zipf, uniform, TPC-C and RES: throughput in MB/s, flash write amplification and thousands of erases with FAST,
-/// the same page-mapped.
+/// A filesystem, and the values of the paper's figures 10 to 12 at 85%, for Zipf, uniform, TPC-C
+/// and RES: throughput in MB/s, flash write amplification and thousands of erases with FAST, and
+/// the last two values with page mapping.
 type Published = (&'static str, [[f64; 4]; 5]);
 
 const PAPER: [Published; 4] = [

@@ -36,7 +36,8 @@ pub(super) fn curve(
     Ok(Some(speeds))
 }
 
-/// Returns the recorded requests; `None` if the filesystem ran out of space before any was counted.
+/// Returns the recorded requests; `None` if the filesystem ran out of space before any counted
+/// request.
 fn unless_full(name: &str, recorded: Result<RecordedRequests>) -> Result<Option<RecordedRequests>> {
     match recorded {
         Ok(recording) if recording.user_bytes() == 0 => {

@@ -4,7 +4,7 @@
 //! whole cells move to the next older one. A birth counted in the first cell and moved by every
 //! [`Ages::shifts`] is always in the cell that [`Ages::cell`] returns for its time of birth.
 
-/// Levels above the youngest one.
+/// Number of levels above the youngest level.
 const LEVELS: u32 = 16;
 
 /// Number of cells: four on the youngest level, two on each other level.
@@ -12,12 +12,13 @@ pub(super) const CELLS: usize = 4 + 2 * LEVELS as usize;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ages {
-    /// Ticks in an epoch of the youngest level, log2.
+    /// Log2 of the ticks in an epoch of the youngest level.
     shift: u32,
 }
 
 impl Ages {
-    /// Returns the cells for a volume of `size` ticks. The oldest cell begins at about 16 times `size`.
+    /// Returns the cells for a volume of `size` ticks. The oldest cell begins at about 20 times
+    /// `size`.
     pub(super) fn new(size: f64) -> Self {
         Self { shift: (size.log2() - 13.0).max(0.0) as u32 }
     }
@@ -60,9 +61,9 @@ impl Ages {
         older.chain((0..4).rev()).filter(|cell| cell + 1 < CELLS)
     }
 
-    /// Returns the ticks to count at the end of `epoch` for each block in `cell`; `None` if the cell is not due.
-    /// A cell is due twice in its own epoch, and at least every 64 short epochs. Deaths are counted at once, so
-    /// the time at risk must not come much later.
+    /// Returns the ticks to count at the end of `epoch` for each block in `cell`; `None` if the
+    /// cell is not due. A cell is due twice in its own epoch, and at least every 64 short epochs.
+    /// Deaths are counted at once, so the time at risk must not be counted much later.
     pub(super) fn stay(&self, cell: usize, epoch: u32) -> Option<f64> {
         match level(cell) {
             0 => Some(if cell == 0 { self.ticks() / 2.0 } else { self.ticks() }),
@@ -95,7 +96,7 @@ impl Ages {
     }
 }
 
-/// Returns the short epochs between two counts of the cells of a level.
+/// Returns the number of short epochs between two counts of the cells of a level.
 fn epochs_between(level: u32) -> u32 {
     1 << level.saturating_sub(1).min(6)
 }

@@ -1,8 +1,9 @@
 //! Predicted write amplification of a division into groups, for blocks that die at known rates.
 //!
-//! The cleaner takes the segments of a group at an age x. Then n live blocks with the death rate l occupy n l x / (1 -
-//! e^-lx) blocks of segments, and n l / (e^lx - 1) of them are moved per tick: the blocks of all rates in a group are
-//! mixed in each segment. The prediction takes the ages that move least in all within the room of the volume.
+//! The cleaner takes the segments of a group at an age x. Then n live blocks with the death rate l
+//! occupy n l x / (1 - e^-lx) blocks of segments, and n l / (e^lx - 1) of them are moved per tick:
+//! the blocks of all rates in a group are mixed in each segment. The prediction takes the ages at
+//! which the fewest blocks in total are moved within the room of the volume.
 
 use super::histogram::{BINS, BINS_PER_OCTAVE, Histogram};
 use crate::policy::GROUPS_MAX;
@@ -15,11 +16,12 @@ const BINS_PER_AGE: usize = BINS_PER_OCTAVE / 2;
 /// Number of ages of cleaning.
 const AGES: usize = BINS / BINS_PER_AGE;
 
-/// Halvings of the interval in which the price of room is searched, which is 64 octaves at first.
+/// Number of halvings of the interval in which the price of room is searched; the interval is 64
+/// octaves at first.
 const HALVINGS: u32 = 24;
 
-/// Part of an open segment that counts as lost to a group. Half of it is empty on average, but the segments of short-lived
-/// blocks, which are cleaned empty, hardly miss that room.
+/// Part of an open segment that counts as lost to a group. Half of it is empty on average, but the
+/// segments of short-lived blocks, which are cleaned empty, hardly need that room.
 const HEAD_LOST: f64 = 0.25;
 
 /// Room for blocks in a volume.
@@ -56,7 +58,8 @@ type Effects = [Effect; AGES];
 
 /// The predictor, with a table of the effects for one block.
 pub(super) struct Amplification {
-    /// Effects where the rate is one, by the age in bins; the age zero is in the middle.
+    /// Effects at the death rate of one, by the logarithm of the age in bins; the age of one tick
+    /// is in the middle.
     of_block: Box<[Effect; 2 * BINS]>,
 }
 
@@ -85,7 +88,7 @@ impl Amplification {
     }
 }
 
-/// Returns the fewest blocks moved per tick if the groups occupy `room` blocks in all.
+/// Returns the fewest blocks moved per tick if the groups occupy `room` blocks in total.
 fn moved_within(room: f64, groups: &[Effects; GROUPS]) -> f64 {
     let (mut low, mut high) = (-48.0_f64, 16.0);
     for _ in 0..HALVINGS {
@@ -108,7 +111,7 @@ fn cheapest(price: f64, groups: &[Effects; GROUPS]) -> Effect {
     })
 }
 
-/// Returns two to the power of `bins` of an octave.
+/// Returns two to the power of the octaves in `bins` bins.
 fn octaves_to_number(bins: f64) -> f64 {
     (bins / BINS_PER_OCTAVE as f64).exp2()
 }
@@ -128,8 +131,8 @@ mod tests {
         assert!((found / 3.952 - 1.0).abs() < 0.03, "{found}");
     }
 
-    /// Nine writes in ten to a tenth of the blocks: 1.91 with a group for each, and hardly less than uniform writes in
-    /// one group.
+    /// With nine in ten writes to a tenth of the blocks, the write amplification is 1.91 with a
+    /// group for each rate. With one group it is hardly less than that of uniform writes.
     #[test]
     fn two_rates_want_two_groups() {
         let mut live = [0.0; BINS];

@@ -8,9 +8,9 @@ use crate::format::History;
 /// Steps per octave of the stored mean interval.
 const STEPS: f32 = 16.0;
 
-/// Starts of the classes of mean intervals, in half octaves. Classes of large intervals are half an octave wide:
-/// a load that goes round the volume returns to a block after about the volume's size, which is 2^18 to 2^19
-/// ticks for a volume of a GiB or more.
+/// Starts of the classes of mean intervals, in half octaves. Classes of large intervals are half an
+/// octave wide: a load that cycles through the volume returns to a block after about the volume's
+/// size, which is 2^18 to 2^19 ticks for a volume of a GiB or more.
 const STARTS: [u16; 24] =
     [0, 4, 8, 12, 16, 20, 22, 24, 26, 28, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44];
 
@@ -68,7 +68,7 @@ pub(super) fn written(before: Option<History>, now: u32) -> History {
         _ => (octaves, STEADY),
     };
     let mean = (mean * STEPS).round() as u16;
-    // A plain count has no intervals: the mean starts with this one.
+    // A plain count has no intervals: the mean starts with this interval.
     let count = if before.digest().is_some() { count + 1 } else { 2 };
     History::digested(count, mean << 2 | class, now)
 }

@@ -95,8 +95,8 @@ impl Groups {
     }
 }
 
-/// Returns the `drawn` centres by group number. Each keeps the number of the `known` centre that it is closest to, the
-/// closest pair first; a centre that is left over takes a free number.
+/// Returns the `drawn` centres by group number. Each centre keeps the number of the `known` centre
+/// that it is closest to, the closest pair first; a centre that is left over takes a free number.
 fn numbered(drawn: &[f64], known: &Centres) -> Centres {
     let mut left: Centres = [None; GROUPS];
     left.iter_mut().zip(drawn).for_each(|(left, centre)| *left = Some(*centre));
@@ -142,7 +142,8 @@ mod tests {
         traffic
     }
 
-    /// Returns as many live blocks of each lifetime as lets all of them die equally often.
+    /// Returns numbers of live blocks by lifetime, so that blocks of each lifetime die equally
+    /// often.
     fn live(peaks: &[f64]) -> Histogram {
         let mut live = EMPTY;
         let sum: f64 = peaks.iter().map(|peak| peak.exp2()).sum();

@@ -1,4 +1,4 @@
-//! Expected remaining lifetimes, learned from the blocks that died and those that did not.
+//! Expected remaining lifetimes, learned from the blocks that died and the blocks that survived.
 //!
 //! For each row and age cell the table counts live blocks, deaths and the time at risk, exactly and without samples.
 //! [`Hazard::predict`] turns the counts into expected remaining lifetimes. Deaths and times decay; the count of
@@ -19,10 +19,10 @@ pub(super) struct Hazard {
     pub(super) ages: Ages,
     /// Size of the volume in ticks.
     size: f64,
-    /// Ticks added to every lifetime, so that very short ones are alike.
+    /// Ticks added to every lifetime, so that very short lifetimes are alike.
     short: f64,
     pub(super) epoch: u32,
-    /// Live blocks.
+    /// Number of live blocks.
     pub(super) population: Box<Table>,
     pub(super) deaths: Box<Table>,
     /// Block-ticks at risk.
@@ -119,8 +119,9 @@ impl Hazard {
         }
     }
 
-    /// Returns the live blocks by expected lifetime, for a volume of `all` live blocks, scaled to at least `least`. Blocks
-    /// that were never counted are as old as can be told.
+    /// Returns the live blocks by expected lifetime, for a volume of `all` live blocks, scaled to
+    /// at least `least`. Blocks that were never counted count as blocks of the oldest cell that
+    /// were written once.
     pub(super) fn live(&self, all: f64, least: f64) -> Histogram {
         let mut live = EMPTY;
         let mut counted = 0.0;
@@ -218,7 +219,8 @@ fn mean(hazard: f64, width: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The first deaths at an age without earlier blocks once gave too high a rate: the time at risk came later.
+    /// The first deaths at an age without earlier blocks once gave too high a rate: the time at
+    /// risk was counted later.
     #[test]
     fn time_at_risk_counts_from_the_first_tick_of_an_age() {
         let mut hazard = Hazard::new(f64::from(1 << 18), 1.0);

@@ -1,6 +1,6 @@
 //! Histograms of blocks by expected remaining lifetime.
 
-/// Bins in an octave of remaining lifetime.
+/// Number of bins in an octave of remaining lifetime.
 pub(super) const BINS_PER_OCTAVE: usize = 8;
 
 /// Number of bins, for 32 octaves.

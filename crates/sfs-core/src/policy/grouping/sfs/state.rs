@@ -62,7 +62,7 @@ pub(super) fn restore(hazard: &mut Hazard, groups: &mut Groups, state: &[u8]) ->
     });
     hazard.epoch = epoch;
     let mut restored = groups.centres;
-    // The state may be of a mount with more groups.
+    // The state may come from a mount with more groups.
     let allowed = restored.iter_mut().take(groups.count_max.into());
     for (centre, bytes) in allowed.zip(centres.as_chunks().0) {
         let value = f64::from(f32::from_le_bytes(*bytes));

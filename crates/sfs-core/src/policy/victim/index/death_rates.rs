@@ -3,10 +3,11 @@
 //! [`DeathRates`] counts deaths and block-ticks by age, and derives rates from them that are finite and above
 //! zero for any counts.
 
-/// Age classes in an octave, log2. Blocks that are rewritten in a cycle die within a narrow range of ages.
+/// Log2 of the number of age classes in an octave. Blocks that are rewritten in a cycle die within
+/// a narrow range of ages.
 const PER_OCTAVE_LOG2: u32 = 3;
 
-/// Age classes, for ages up to 2^32 ticks.
+/// Number of age classes, for ages up to 2^32 ticks.
 pub(super) const AGES: usize = 32 << PER_OCTAVE_LOG2;
 
 /// Distances, in age classes, over which a mean rate ahead is taken: up to three and a half octaves.
@@ -94,7 +95,7 @@ impl DeathRates {
         }
     }
 
-    /// Returns the deaths expected of a block until `age`, in ticks.
+    /// Returns the number of deaths expected of a block until `age`, in ticks.
     pub(super) fn until(&self, age: f64) -> f64 {
         let class = age_class(age);
         self.before[class] + self.hazard[class] * (age - start(class))
