@@ -87,6 +87,24 @@ impl CleaningPace {
 
     /// Subtracts the debt that one step of cleaning pays.
     pub(super) fn pay_debt(&self) {
-        self.debt_blocks.fetch_sub(CLEAN_DEBT_BLOCKS, Ordering::Relaxed);
+        // Another thread may have paid or cleared the same debt.
+        let paid = |debt: u64| Some(debt.saturating_sub(CLEAN_DEBT_BLOCKS));
+        let _ = self.debt_blocks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a debt that two threads paid wrapped around, and every write had to clean.
+    #[test]
+    fn a_debt_that_is_paid_twice_is_no_debt() {
+        let pace = CleaningPace::default();
+        assert!(!pace.add_debt(CLEAN_DEBT_BLOCKS - 1));
+        assert!(pace.add_debt(1) && pace.add_debt(1), "both threads clean");
+        pace.pay_debt();
+        pace.pay_debt();
+        assert!(!pace.add_debt(CLEAN_DEBT_BLOCKS - 1));
     }
 }
