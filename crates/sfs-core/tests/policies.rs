@@ -1,12 +1,13 @@
-//! Purity of all policies: none allocates after construction, takes a lock or reads a clock.
+//! Purity of all policies: none allocates after construction, takes a lock or reads a clock. The work of a choice.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use sfs_core::format::{Group, Head, History, SegmentState, UsageEntry};
 use sfs_core::policy::{
-    Candidate, GROUPING_POLICIES, GroupingPolicy, VICTIM_POLICIES, VictimPolicy, grouping_policy,
-    victim_policy,
+    Candidate, GROUPING_POLICIES, Greedy, GroupingPolicy, SavedState, Tournament, VICTIM_POLICIES,
+    VictimPolicy, grouping_policy, victim_policy,
 };
 
 const SEGMENTS: u32 = 300;
@@ -169,4 +170,47 @@ fn policies_neither_lock_nor_read_a_clock() {
         read += 1;
     }
     assert!(read > 10, "the sources of the policies have moved");
+}
+
+/// The greedy policy, with a count of the scored segments.
+#[derive(Default)]
+struct CountingGreedy(AtomicU32);
+
+impl SavedState for CountingGreedy {
+    const STATE_LEN_MAX: usize = 0;
+}
+
+impl VictimPolicy for CountingGreedy {
+    fn name(&self) -> &'static str {
+        "counting"
+    }
+
+    fn score(&self, segment: &UsageEntry, segment_blocks: u32, now: u32) -> f64 {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Greedy.score(segment, segment_blocks, now)
+    }
+}
+
+/// Regression: 64 unfit segments with the highest scores, such as the victims of a round, made every
+/// further choice score all segments.
+#[test]
+fn many_unfit_segments_do_not_make_a_choice_score_all() {
+    const COUNT: u32 = 16 << 10;
+    const TIME: (u32, u32) = (SEGMENT_BLOCKS, 2);
+    let sealed = |live_blocks| UsageEntry {
+        live_blocks,
+        state: SegmentState::Sealed,
+        head: Head::of(Group(0)),
+        ..UsageEntry::NEW
+    };
+    let mut entries = vec![sealed(SEGMENT_BLOCKS / 2); COUNT as usize];
+    entries[..256].fill(sealed(1));
+    let mut policy = CountingGreedy::default();
+    let mut tournament = Tournament::new(entries.len());
+    tournament.refresh(&mut policy, &entries, &[], TIME);
+    let before = policy.0.load(Ordering::Relaxed);
+    let best = tournament.best(&policy, &entries, TIME, |segment| segment >= 256);
+    let scored = policy.0.load(Ordering::Relaxed) - before;
+    assert_eq!(best, Some(256));
+    assert!(scored < COUNT / 16, "{scored} segments scored");
 }

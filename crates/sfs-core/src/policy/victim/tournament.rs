@@ -23,12 +23,12 @@ const AGE_PARTS: u32 = 256;
 /// Part of the best score by which a last known score may be lower and the segment is still scored anew.
 const MARGIN: f64 = 0.005;
 
-/// Maximum number of segments that a walk down the tree scores anew for a choice.
+/// Maximum number of fit segments that a walk down the tree scores anew for a choice.
 const SCORED_ANEW_MAX: usize = 64;
 
-/// Number of unfit segments after which a choice scores all segments: walking down the tree pays
-/// only for the best few.
-const UNFIT_MAX: usize = 256;
+/// Divisor of the number of segments: a choice scores all segments if more than this part of them is unfit and
+/// has a higher score than the victim. A step of a walk down the tree takes about as long as 32 steps of a scan.
+const SEGMENTS_PER_UNFIT: usize = 32;
 
 /// Number of queue entries per segment beyond which entries that do not count are dropped.
 const QUEUED_PER_SEGMENT_MAX: usize = 2;
@@ -138,24 +138,25 @@ impl Tournament {
             return full_scan(policy, entries, (segment_blocks, now), is_fit);
         }
         let mut best: Option<(f64, Reverse<u32>)> = None;
-        let mut unfit = 0;
-        for (looked_at, (segment, known)) in self.descending().enumerate() {
-            let is_enough =
-                |(best, _)| known < best * (1.0 - MARGIN) || looked_at >= SCORED_ANEW_MAX;
+        let (mut scored, mut unfit) = (0, 0);
+        for (segment, known) in self.descending() {
+            let is_enough = |(best, _)| known < best * (1.0 - MARGIN) || scored >= SCORED_ANEW_MAX;
             if best.is_some_and(is_enough) {
                 break;
             }
-            if unfit > UNFIT_MAX || looked_at >= SCORED_ANEW_MAX {
+            if unfit > entries.len() / SEGMENTS_PER_UNFIT || scored >= SCORED_ANEW_MAX {
                 return full_scan(policy, entries, (segment_blocks, now), is_fit);
             }
             let score = score_of(policy, &entries[segment as usize], segment_blocks, now);
             let candidate = (score, Reverse(segment));
-            if score > 0.0 && best.is_none_or(|best| candidate > best) {
-                if is_fit(segment) {
-                    best = Some(candidate);
-                } else {
-                    unfit += 1;
-                }
+            let is_better = score > 0.0 && best.is_none_or(|best| candidate > best);
+            if is_better && !is_fit(segment) {
+                unfit += 1;
+                continue;
+            }
+            scored += 1;
+            if is_better {
+                best = Some(candidate);
             }
         }
         best.map(|(_, Reverse(segment))| segment)
