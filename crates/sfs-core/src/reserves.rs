@@ -54,11 +54,20 @@ pub(crate) fn cleaning_segments(
     checkpoint_segments(layout, metadata, changed_leaves + moved_blocks) + CLEANING_SEGMENTS
 }
 
-/// Returns the number of Clean segments that the cleaner aims for: as many as the last commits wanted, and at most one for
-/// each group beyond the reserve. With fewer, all blocks may have to go to one head, for which the reserve suffices.
+/// Returns the number of Clean segments that the cleaner aims for: as many as the last commits wanted. With fewer, all
+/// blocks may have to go to one head, for which the reserve suffices.
 pub(crate) fn clean_target_segments(layout: &Layout, metadata: &Metadata) -> usize {
-    let least = cleaning_segments(layout, metadata, 0) + COMMIT_SEGMENTS;
-    metadata.wanted_segments().clamp(least, least + usize::from(metadata.grouping.group_count()))
+    let wanted = metadata.wanted_segments().max(least_target_segments(layout, metadata));
+    wanted.min(clean_target_max_segments(layout, metadata))
+}
+
+/// Returns the largest number of Clean segments that the cleaner aims for: one for each group beyond the reserve.
+pub(crate) fn clean_target_max_segments(layout: &Layout, metadata: &Metadata) -> usize {
+    least_target_segments(layout, metadata) + usize::from(metadata.grouping.group_count())
+}
+
+fn least_target_segments(layout: &Layout, metadata: &Metadata) -> usize {
+    cleaning_segments(layout, metadata, 0) + COMMIT_SEGMENTS
 }
 
 /// Returns the number of segments that are Clean or Drained.

@@ -5,12 +5,11 @@ use std::time::Duration;
 use super::checkpoint_due::{self, SinceCheckpoint};
 use super::control::{SpaceControl, ignore_shortage};
 use crate::Result;
-use crate::clean::watermarks::{Urgency, garbage, is_checkpoint_worthwhile, urgency};
+use crate::clean::watermarks::{self, Urgency, garbage, is_checkpoint_worthwhile, urgency};
 use crate::clean::{CleaningRound, ReadStep};
 use crate::log::LogState;
-use crate::metadata::Metadata;
 use crate::request::Work;
-use crate::reserves::clean_target_segments;
+use crate::reserves::{clean_target_max_segments, clean_target_segments};
 use crate::writeback::{CheckpointReason, StepError};
 
 /// Time after which a cleaner that has yielded to users tries again.
@@ -39,19 +38,21 @@ impl SpaceControl {
         Ok(true)
     }
 
-    /// Makes Drained segments Clean before a thread has to wait for them.
+    /// Makes Drained segments Clean before a thread has to wait for them. A release by a delta costs little, so it begins
+    /// earlier than a checkpoint.
     fn release_if_due(&self, log: &mut LogState) -> Result<()> {
         let layout = &self.superblock.layout;
-        let is_short = |metadata: &Metadata| {
-            metadata.usage.clean_count() < clean_target_segments(layout, metadata)
+        let may_release = {
+            let metadata = self.metadata.read();
+            metadata.usage.clean_count() < clean_target_max_segments(layout, &metadata)
         };
-        let is_short_now = is_short(&self.metadata.read());
-        if is_short_now {
+        if may_release {
             self.release_drained_segments(log).map_err(StepError::into_user_error)?;
         }
         let is_due = {
             let metadata = self.metadata.read();
-            is_short(&metadata) && is_checkpoint_worthwhile(layout, &metadata)
+            metadata.usage.clean_count() < clean_target_segments(layout, &metadata)
+                && is_checkpoint_worthwhile(layout, &metadata)
         };
         if is_due {
             ignore_shortage(self.checkpoint(log, CheckpointReason::PinnedSegments))
@@ -98,7 +99,10 @@ impl SpaceControl {
         }
         // Rounds that gain nothing are futile even while other victims wait.
         if !(may_wait && self.cleaner.waits_for_checkpoint()) {
-            self.cleaner.note_futile(garbage(layout, &self.metadata.read()), urgency);
+            let metadata = self.metadata.read();
+            // Other threads may have released segments before the victim was chosen.
+            let urgency = urgency.min(watermarks::urgency(layout, &metadata));
+            self.cleaner.note_futile(garbage(layout, &metadata), urgency);
         }
         Ok(None)
     }

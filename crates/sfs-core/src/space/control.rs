@@ -129,7 +129,8 @@ impl SpaceControl {
     }
 
     /// Commits the dirty data in `selection`: in one batch if it fits, otherwise in several, and reclaims segments
-    /// between them. Groups share segments only where reclaiming has not sufficed. The commit does not flush.
+    /// between them. Groups share segments only where releasing segments has not sufficed. The commit flushes only to release
+    /// segments.
     pub(crate) fn commit(&self, log: &mut LogState, selection: &Selection) -> StepResult<()> {
         let mut stall = StallDetector::default();
         let mut merging = self.merging();
@@ -141,8 +142,11 @@ impl SpaceControl {
                     merging = self.merging();
                 }
                 Ok(_) => return Ok(()),
-                Err(StepError::Shortage(Shortage)) => {
+                Err(StepError::Shortage(Shortage)) if merging == Merging::Never => {
+                    self.release_for_groups(log)?;
                     merging = Merging::IfShort;
+                }
+                Err(StepError::Shortage(Shortage)) => {
                     // Cleaning makes nodes dirty, and their checkpoint may take the segments that were
                     // gained. These segments are Clean again once the checkpoint is written.
                     let has_more = self.reclaim(log)?;
@@ -157,11 +161,28 @@ impl SpaceControl {
 
     /// Returns when the groups of the next batch may share segments: not while Drained segments only wait for a flush or for
     /// a checkpoint that is worthwhile.
-    fn merging(&self) -> Merging {
+    pub(crate) fn merging(&self) -> Merging {
         let metadata = self.metadata.read();
         let can_release = metadata.usage.releasable_count() > 0
             || is_checkpoint_worthwhile(&self.superblock.layout, &metadata);
         if can_release { Merging::Never } else { Merging::IfShort }
+    }
+
+    /// Makes the Drained segments Clean that a flush or a worthwhile checkpoint can release. If that fails, the groups of
+    /// the next batch share segments: a failure is returned only if writing has stopped.
+    fn release_for_groups(&self, log: &mut LogState) -> StepResult<()> {
+        self.counters.stalls.fetch_add(1, Ordering::Relaxed);
+        let release = |log: &mut LogState| {
+            self.release_drained_segments(log)?;
+            if is_checkpoint_worthwhile(&self.superblock.layout, &self.metadata.read()) {
+                self.checkpoint(log, CheckpointReason::PinnedSegments)?;
+            }
+            Ok(())
+        };
+        match release(log) {
+            Err(StepError::Failed(error)) if self.health.has_stopped() => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Commits the dirty data in `selection`, with up to `attempts` attempts if the device fails to read a node.
@@ -328,9 +349,16 @@ impl SpaceControl {
                 self.commit_batch(log, &request).map(drop)
             }
         };
-        match commit(log, self.merging()) {
+        if self.merging() == Merging::Never {
+            match commit(log, Merging::Never) {
+                Err(StepError::Shortage(Shortage)) => self.release_for_groups(log)?,
+                other => return other,
+            }
+        }
+        match commit(log, Merging::IfShort) {
             Err(StepError::Shortage(Shortage)) => {
-                // Other threads have taken segments since the victims were chosen; Drained segments may replace them.
+                // Other threads have taken segments since the victims were chosen; Drained segments
+                // may replace them.
                 if !self.release_drained_segments(log)? {
                     self.checkpoint(log, CheckpointReason::Shortage)?;
                 }

@@ -12,7 +12,7 @@ use crate::format::{Layout, ROOT_INO, Superblock, Timestamp};
 use crate::log::ChunkReader;
 use crate::policy::full_scan;
 use crate::request::{VolumeOptions, Work};
-use crate::writeback::CheckpointReason;
+use crate::writeback::{CheckpointReason, Merging};
 
 /// Returns a cleaner of `volume` beside that of its space control.
 fn cleaner_of(volume: &Volume) -> Cleaner {
@@ -34,9 +34,12 @@ const LARGE_SEGMENT_BLOCKS: u64 = 512;
 
 /// Returns a new volume with large segments, on a device with room for `segments` of them.
 fn new_with_large_segments(segments: u64, options: VolumeOptions) -> Volume {
-    let blocks = segments * LARGE_SEGMENT_BLOCKS;
-    let layout = Layout::new(blocks, LARGE_SEGMENT_BLOCKS, 0).expect("the layout fits");
-    let device: Arc<dyn Device> = Arc::new(RamDevice::new(blocks));
+    large_segments_on(Arc::new(RamDevice::new(segments * LARGE_SEGMENT_BLOCKS)), options)
+}
+
+fn large_segments_on(device: Arc<dyn Device>, options: VolumeOptions) -> Volume {
+    let layout = Layout::new(device.geometry().block_count, LARGE_SEGMENT_BLOCKS, 0)
+        .expect("the layout fits");
     let root = crate::root_directory(0, 0, NOW);
     crate::make(device.clone(), &Superblock::new(layout), &root).expect("a volume");
     Volume::open(device, options, NOW).expect("the volume opens")
@@ -236,9 +239,8 @@ fn the_victim_among_many_segments_is_that_of_a_full_scan() {
     assert!(cleaned > 50, "{cleaned} segments cleaned");
 }
 
-/// Number of groups that the options request; the policy, in which each write moves a block up one
-/// group, has at most [`GROUPS_MAX`](crate::policy::GROUPS_MAX).
-const DAC_GROUPS: u8 = 32;
+/// Number of groups of the grouping policy in which each write moves a block up one group.
+const DAC_GROUPS: u8 = crate::policy::GROUPS_MAX;
 
 /// Returns a volume of `segments` large segments, `full` of which are full of the blocks of a file, and that file. The
 /// volume has the policies `grouping` and `victim`.
@@ -351,6 +353,35 @@ fn groups_share_no_segment_while_others_can_be_released() {
     let written = after.user_bytes_written - before.user_bytes_written;
     let moved = after.cleaning_bytes - before.cleaning_bytes;
     assert!(moved < written / 10 * 12, "{moved} bytes moved, {written} written");
+}
+
+/// Regression: a commit that was short of Clean segments while a worthwhile checkpoint could release some moved
+/// the blocks of other segments first.
+#[test]
+fn a_commit_releases_segments_before_it_cleans_others() {
+    let blocks = 46 * 32 + 64;
+    let options = VolumeOptions { write_buffer: 4 << 20, ..VolumeOptions::default() };
+    let volume = new_volume_of(Arc::new(RamDevice::new(blocks)), blocks, options);
+    let file = create(&volume, "f");
+    let file_blocks = volume.space().available_blocks * 7 / 10;
+    put(&volume, file, 0, file_blocks as usize, 1).expect("there is room");
+    volume.sync_all().expect("RAM");
+    let mut random = SmallRandom(31);
+    let mut releases = 0;
+    for step in 0..2000 {
+        for _ in 0..8 {
+            put(&volume, file, random.below(file_blocks), 1, 2).expect("overwriting needs no room");
+        }
+        let before = volume.counters();
+        let merging = volume.space.merging();
+        volume.sync_all().expect("RAM");
+        let after = volume.counters();
+        if merging == Merging::Never && after.stalls == before.stalls + 1 {
+            releases += 1;
+            assert_eq!(after.segments_cleaned, before.segments_cleaned, "step {step}");
+        }
+    }
+    assert!(releases > 20, "{releases} commits released segments");
 }
 
 /// Pseudo-random numbers (xorshift64).

@@ -26,6 +26,7 @@ use crate::log::{Batch, LogState};
 use crate::metadata::{Metadata, MetadataStore};
 use crate::mutant::{Mutant, mutated};
 use crate::request::{Release, Remainder, VolumeOptions};
+use crate::reserves::clean_target_max_segments;
 use crate::segments::SegmentBudget;
 
 /// Number of files that are examined for each wanted block of the largest groups.
@@ -116,7 +117,8 @@ impl BatchBuilder {
             return Ok(CommitBatch { progress, ..CommitBatch::default() });
         }
         if request.reserve == Reserve::Cleaning {
-            metadata.note_wanted_segments(wanted);
+            let most = clean_target_max_segments(&self.superblock.layout, metadata);
+            metadata.note_wanted_segments(wanted.min(most));
         }
 
         let lengthens = files.iter().any(|file| file.lengthens);
