@@ -16,7 +16,6 @@ use super::excluded::{BlockDamage, ExcludedVictims, SegmentGeneration};
 use super::futility::Futility;
 use super::progress::{CleanProgress, GarbageBlocks};
 use super::watermarks::Urgency;
-use crate::Result;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
 use crate::format::{ErrorKind, NodeHeader, NodePointer, SummaryEntry, Superblock};
@@ -29,6 +28,7 @@ use crate::metadata::{Metadata, MetadataStore, Owner};
 use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments};
 use crate::tree::{NodeNotCached, VerifiedNode};
 use crate::writeback::MovedBlock;
+use crate::{Error, Result};
 
 /// Divisor of the write buffer: moved blocks may take the quotient.
 const WRITE_BUFFERS_PER_MOVED: usize = 4;
@@ -78,6 +78,8 @@ pub(crate) struct CleaningRound {
     unread: Vec<(u64, SummaryEntry)>,
     /// Victims of the round; the last one is being read.
     victims: Vec<SegmentGeneration>,
+    /// Victims that could not be read in full, because the device or memory failed.
+    failed: Vec<SegmentGeneration>,
     /// Live blocks that wait for their commit.
     moves: Vec<MovedBlock>,
     /// Number of free blocks in open segments that the round may use for blocks of any group.
@@ -96,6 +98,13 @@ impl CleaningRound {
     /// Returns the live blocks to commit.
     pub(crate) fn moves(&self) -> &[MovedBlock] {
         &self.moves
+    }
+
+    /// Records that the victim that is being read was not read in full.
+    fn note_failed(&mut self) {
+        if let Some(victim) = self.victims.last().filter(|victim| !self.failed.contains(victim)) {
+            self.failed.push(*victim);
+        }
     }
 
     /// Empties the round, and returns its victims. The progress over rounds stays.
@@ -223,11 +232,14 @@ impl Cleaner {
     ) -> bool {
         let goes_on = round.progress.note(self.metadata.changes(), garbage, free_blocks);
         let is_last_read = round.unread.is_empty();
+        let failed = std::mem::take(&mut round.failed);
         let mut victims = round.take();
         let mut excluded = self.excluded.lock();
         if !is_last_read && let Some((segment, _)) = victims.pop() {
             excluded.give_back(segment);
         }
+        failed.iter().for_each(|victim| excluded.note_failed(*victim));
+        victims.retain(|victim| !failed.contains(victim));
         victims.iter().for_each(|victim| excluded.note_emptied(*victim));
         self.counters.segments_cleaned.fetch_add(victims.len() as u64, Ordering::Relaxed);
         goes_on
@@ -256,17 +268,28 @@ impl Cleaner {
         round.victims.push(victim);
         match self.chunks.segment_entries(victim.0) {
             Ok(entries) => round.unread = entries.into_iter().rev().collect(),
-            Err(_) => self.give_up_victim(round),
+            Err(error) => self.give_up_victim(round, &error),
         }
         true
     }
 
-    /// Excludes the victim that is being read, because it cannot be read. Blocks already read are moved.
-    fn give_up_victim(&self, round: &mut CleaningRound) {
+    /// Reads no more of the victim, because of `error`. Blocks already read are moved. A failure of the device or of memory
+    /// may pass; any other error excludes the victim.
+    fn give_up_victim(&self, round: &mut CleaningRound, error: &Error) {
         round.unread.clear();
-        if let Some(victim) = round.victims.last() {
-            self.excluded.lock().note_unreadable(*victim);
+        match error {
+            Error::Device(_) | Error::NoMemory => round.note_failed(),
+            _ => {
+                if let Some(victim) = round.victims.last() {
+                    self.excluded.lock().note_unreadable(*victim);
+                }
+            }
         }
+    }
+
+    /// Allows another attempt to read the victims that the device failed to read; returns whether there are any.
+    pub(crate) fn retry_failed_reads(&self) -> bool {
+        self.excluded.lock().retry_failed()
     }
 
     fn choose_victim(&self, round: &CleaningRound, choice: Choice) -> Option<SegmentGeneration> {
@@ -314,8 +337,8 @@ impl Cleaner {
 
     /// Collects live data from the next part of the victim, and makes its live nodes dirty.
     fn read_part(&self, round: &mut CleaningRound) {
-        if self.try_read_part(round).is_err() {
-            self.give_up_victim(round);
+        if let Err(error) = self.try_read_part(round) {
+            self.give_up_victim(round, &error);
         }
     }
 
@@ -348,13 +371,17 @@ impl Cleaner {
     /// Reads live blocks that are near each other in one request.
     fn read_run(&self, run: &[LiveBlock], round: &mut CleaningRound) -> Result<()> {
         let (first, last) = (run[0].address, run[run.len() - 1].address);
-        let mut buffer = DirtyBuf::new((last - first + 1) as usize, self.dirty.pool())
-            .ok_or(crate::Error::NoMemory)?;
-        if self.io.read(first, buffer.blocks_mut()).is_err() && run.len() > 1 {
+        let mut buffer =
+            DirtyBuf::new((last - first + 1) as usize, self.dirty.pool()).ok_or(Error::NoMemory)?;
+        let is_read = self.io.read(first, buffer.blocks_mut()).is_ok();
+        if !is_read && run.len() > 1 {
             // Readable blocks are moved one by one; an unreadable block stays where it is.
             return run
                 .iter()
                 .try_for_each(|live| self.read_run(std::slice::from_ref(live), round));
+        }
+        if !is_read {
+            round.note_failed();
         }
         let mut live = run.iter().peekable();
         for (address, memory) in (first..).zip(buffer.share()) {

@@ -21,9 +21,24 @@ pub(super) struct ExcludedVictims {
     /// Segments whose live blocks cannot be read or moved: not cleaned until the segment is opened
     /// again.
     unreadable: BTreeSet<SegmentGeneration>,
+    /// Segments that were not read in full, because the device or memory failed.
+    failed: BTreeMap<SegmentGeneration, FailedReads>,
     /// Damage that the cleaner found while it read.
     damage: BTreeMap<SegmentGeneration, BlockDamage>,
 }
+
+/// Failed attempts to read a segment. A failure may pass, so the segment is tried again, each time after twice as many
+/// checkpoints: a request to a bad block may take seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct FailedReads {
+    /// Number of attempts.
+    attempts: u32,
+    /// Number of checkpoints before the next attempt.
+    waits_checkpoints: u32,
+}
+
+/// Exponent of two for the largest number of checkpoints between two attempts to read a segment.
+const WAIT_EXPONENT_MAX: u32 = 6;
 
 /// Damaged block that the cleaner has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +67,34 @@ impl ExcludedVictims {
 
     /// Returns whether cleaning a segment would be useless.
     pub(super) fn contains(&self, victim: &SegmentGeneration) -> bool {
-        self.emptied.contains(victim) || self.unreadable.contains(victim)
+        self.emptied.contains(victim)
+            || self.unreadable.contains(victim)
+            || self.failed.get(victim).is_some_and(|failed| failed.waits_checkpoints > 0)
     }
 
     /// Records that the data of a victim was moved.
     pub(super) fn note_emptied(&mut self, victim: SegmentGeneration) {
         self.taken.remove(&victim.0);
         self.emptied.insert(victim);
+    }
+
+    /// Records that a victim was not read in full, because the device or memory failed.
+    pub(super) fn note_failed(&mut self, victim: SegmentGeneration) {
+        self.taken.remove(&victim.0);
+        let failed = self.failed.entry(victim).or_default();
+        failed.waits_checkpoints = 1 << failed.attempts.min(WAIT_EXPONENT_MAX);
+        failed.attempts += 1;
+    }
+
+    /// Allows another attempt to read the segments that failed, without waiting for checkpoints. Returns whether there are
+    /// any that waited.
+    pub(super) fn retry_failed(&mut self) -> bool {
+        let mut has_waited = false;
+        for failed in self.failed.values_mut() {
+            has_waited |= failed.waits_checkpoints > 0;
+            failed.waits_checkpoints = 0;
+        }
+        has_waited
     }
 
     /// Records that a victim cannot be read.
@@ -90,6 +126,10 @@ impl ExcludedVictims {
         };
         self.suspect.retain(is_sealed);
         self.unreadable.retain(is_sealed);
+        self.failed.retain(|victim, failed| {
+            failed.waits_checkpoints = failed.waits_checkpoints.saturating_sub(1);
+            is_sealed(victim)
+        });
         self.damage.retain(|victim, _| is_sealed(victim));
         for victim in std::mem::take(&mut self.emptied).into_iter().filter(is_sealed) {
             if !self.suspect.insert(victim) && self.unreadable.insert(victim) {

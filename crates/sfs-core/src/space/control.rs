@@ -282,6 +282,7 @@ impl SpaceControl {
             return Ok(true);
         }
         let mut stall = StallDetector::default();
+        let mut has_retried = false;
         loop {
             let enough = before + WORTHWHILE_SEGMENTS;
             let has_cleaned = self.clean_until_reclaimable(log, enough, stall.is_stalling())?;
@@ -293,7 +294,11 @@ impl SpaceControl {
                 return Ok(true);
             }
             if !can_clean || !stall.note(self.reclaimable_blocks(log)) {
-                return Ok(false);
+                // Before a user is refused, a device that failed gets another chance.
+                if has_retried || !self.cleaner.retry_failed_reads() {
+                    return Ok(false);
+                }
+                has_retried = true;
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sfs_device::{Device, RamDevice};
+use sfs_device::{Device, FaultyDevice, Operation, RamDevice};
 
 use crate::Volume;
 use crate::clean::watermarks::{Urgency, garbage, urgency};
@@ -353,6 +353,53 @@ fn groups_share_no_segment_while_others_can_be_released() {
     let written = after.user_bytes_written - before.user_bytes_written;
     let moved = after.cleaning_bytes - before.cleaning_bytes;
     assert!(moved < written / 10 * 12, "{moved} bytes moved, {written} written");
+}
+
+/// Regression: each segment that the device failed to read for a moment was excluded from cleaning until the next mount, so
+/// that users were refused although two fifths of the volume were free.
+#[test]
+fn a_moment_of_read_errors_costs_no_space() {
+    let faulty = Arc::new(FaultyDevice::new(RamDevice::new(161 * LARGE_SEGMENT_BLOCKS)));
+    let options = VolumeOptions { yield_cleaning: false, ..VolumeOptions::default() };
+    let volume = large_segments_on(faulty.clone(), options);
+    let (kept, removed) = (create(&volume, "kept"), create(&volume, "removed"));
+    let mut extents = 0;
+    while volume.space().available_blocks > 3000 {
+        for file in [kept, removed] {
+            put(&volume, file, extents * 32, 32, 1).expect("there is room");
+        }
+        extents += 1;
+        if extents % 4 == 0 {
+            volume.sync_all().expect("RAM");
+        }
+    }
+    volume.sync_all().expect("RAM");
+    // Every segment is half garbage now.
+    volume.unlink(ROOT_INO, b"removed", &CALLER).expect("removed");
+    volume.forget(removed, 2);
+    work(&volume);
+    volume.sync_all().expect("RAM");
+
+    let new = create(&volume, "new");
+    let mut has_failed = false;
+    for extent in 0..extents - 100 {
+        put(&volume, new, extent * 32, 32, 3).expect("half of the volume was freed");
+        if extent % 4 == 3 {
+            volume.sync_all().expect("half of the volume was freed");
+        }
+        if !has_failed && urgency_of(&volume) != Urgency::None {
+            has_failed = true;
+            let before = volume.counters().segments_cleaned;
+            faulty.fail_all(Operation::Read, true);
+            while volume.work(NOW).is_ok_and(|work| work == Work::More {}) {}
+            faulty.heal();
+            let cleaned = volume.counters().segments_cleaned - before;
+            assert_eq!(cleaned, 0, "no segment could be read");
+        }
+        work(&volume);
+    }
+    assert!(has_failed, "cleaning was due");
+    volume.close().expect("the data has room");
 }
 
 /// Regression: a commit that was short of Clean segments while a worthwhile checkpoint could release some moved
