@@ -16,9 +16,10 @@ const NODES_PER_FIRST_VICTIM: usize = 4;
 /// victim gains afterwards.
 const SEGMENTS_PER_GARBAGE: u32 = 8;
 
-/// Divisor of a segment's blocks: the quotient is the garbage that a victim must have while no
-/// thread waits for segments. Moving a fuller segment would wear the device for little gain.
-const SEGMENTS_PER_GARBAGE_AT_REST: u32 = 32;
+/// Divisor of a segment's blocks: the quotient is the garbage that a victim must have, unless segments
+/// are short and no segment has as much. Moving a fuller segment would wear the device for little
+/// gain.
+const SEGMENTS_PER_LEAST_GARBAGE: u32 = 32;
 
 /// Rule by which victims are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,13 +58,15 @@ impl Candidates<'_> {
     /// Chooses a victim by the victim policy. The caller has updated the scores of the segments.
     pub(super) fn best(&self) -> Chosen {
         let has_waiting = Cell::new(false);
-        let is_at_rest = urgency(self.layout, self.metadata) < Urgency::Critical;
-        let is_fit = |segment: u32| {
-            !self.excluded.is_taken(segment)
-                && self.is_fit(segment, &has_waiting)
-                && !(is_at_rest && self.is_nearly_full(segment, SEGMENTS_PER_GARBAGE_AT_REST))
+        let is_fit =
+            |segment: u32| !self.excluded.is_taken(segment) && self.is_fit(segment, &has_waiting);
+        let has_garbage = |segment: u32| !self.is_nearly_full(segment, SEGMENTS_PER_LEAST_GARBAGE);
+        let best_among = |is_fit: &dyn Fn(u32) -> bool| {
+            self.metadata.best_victim(self.layout.segment_blocks, is_fit)
         };
-        let best = self.metadata.best_victim(self.layout.segment_blocks, is_fit);
+        let is_short = urgency(self.layout, self.metadata) == Urgency::Critical;
+        let best = best_among(&|segment| is_fit(segment) && has_garbage(segment))
+            .or_else(|| if is_short { best_among(&is_fit) } else { None });
         let has_waiting = has_waiting.get();
         let is_worthwhile =
             |victim: &u32| !has_waiting || !self.is_nearly_full(*victim, SEGMENTS_PER_GARBAGE);

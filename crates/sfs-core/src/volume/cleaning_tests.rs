@@ -274,16 +274,22 @@ fn work(volume: &Volume) {
 }
 
 /// Regression: where old segments that are full had the best score, the background found no victim worth cleaning, although
-/// others were half garbage. A volume that had all time for cleaning moved more blocks than users wrote.
+/// others were half garbage. A volume that had all time for cleaning moved more blocks than users wrote. Or segments became
+/// so few that the background chose the full ones, gained nothing, and gave up.
 #[test]
 fn the_background_cleans_garbage_beside_full_segments_of_a_higher_score() {
+    [550, 580].into_iter().for_each(clean_beside_full_segments);
+}
+
+/// Overwrites `hot_extents` extents of a file beside full segments, and checks how much the cleaner moves.
+fn clean_beside_full_segments(hot_extents: u64) {
     let (volume, _) = with_full_segments((90, 147), ("sfs", "cost-age"));
     let hot = create(&volume, "hot");
     let mut random = SmallRandom(1);
     let before = volume.counters();
     for step in 0..600 {
         for _ in 0..32 {
-            put(&volume, hot, random.below(500) * 16, 16, 2).expect("there is room");
+            put(&volume, hot, random.below(hot_extents) * 16, 16, 2).expect("there is room");
         }
         volume.sync_all().expect("RAM");
         work(&volume);
@@ -300,9 +306,9 @@ fn the_background_cleans_garbage_beside_full_segments_of_a_higher_score() {
 /// volume that had become short of Clean segments from cleaning.
 #[test]
 fn victims_that_are_not_worthwhile_at_rest_are_cleaned_when_segments_are_short() {
-    let (volume, file) = with_full_segments((100, 161), ("dac", "greedy"));
-    for block in (0..100 * 500).step_by(500) {
-        put(&volume, file, block, 8, 2).expect("there is room");
+    let (volume, file) = with_full_segments((130, 161), ("dac", "greedy"));
+    for block in (0..130 * 500).step_by(500) {
+        put(&volume, file, block, 12, 2).expect("there is room");
     }
     volume.sync_all().expect("RAM");
     // The open segment of each group holds room that is not Clean.
