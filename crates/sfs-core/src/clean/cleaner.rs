@@ -78,8 +78,8 @@ pub(crate) struct CleaningRound {
     unread: Vec<(u64, SummaryEntry)>,
     /// Victims of the round; the last one is being read.
     victims: Vec<SegmentGeneration>,
-    /// Victims that could not be read in full, because the device or memory failed.
-    failed: Vec<SegmentGeneration>,
+    /// Victim that could not be read in full, because the device or memory failed: the last one.
+    failed: Option<SegmentGeneration>,
     /// Live blocks that wait for their commit.
     moves: Vec<MovedBlock>,
     /// Number of free blocks in open segments that the round may use for blocks of any group.
@@ -100,11 +100,9 @@ impl CleaningRound {
         &self.moves
     }
 
-    /// Records that the victim that is being read was not read in full.
-    fn note_failed(&mut self) {
-        if let Some(victim) = self.victims.last().filter(|victim| !self.failed.contains(victim)) {
-            self.failed.push(*victim);
-        }
+    /// Returns whether a victim of the round was read in full.
+    pub(crate) fn has_read_victim(&self) -> bool {
+        self.victims.len() > usize::from(self.failed.is_some())
     }
 
     /// Empties the round, and returns its victims. The progress over rounds stays.
@@ -203,7 +201,9 @@ impl Cleaner {
 
     /// Reads the next part of a victim, and takes another victim when one has been read. The log is not needed.
     pub(crate) fn read_step(&self, round: &mut CleaningRound) -> ReadStep {
-        if round.unread.is_empty() && !self.take_victim(round, Choice::Policy) {
+        if round.unread.is_empty()
+            && (round.failed.is_some() || !self.take_victim(round, Choice::Policy))
+        {
             return if round.is_empty() { ReadStep::NoVictim } else { ReadStep::RoundComplete };
         }
         self.read_part(round);
@@ -214,7 +214,7 @@ impl Cleaner {
     /// `head_room_blocks` of room.
     pub(crate) fn read_round(&self, head_room_blocks: usize) -> CleaningRound {
         let mut round = CleaningRound { head_room_blocks, ..CleaningRound::default() };
-        while self.take_victim(&mut round, Choice::Emptiest) {
+        while round.failed.is_none() && self.take_victim(&mut round, Choice::Emptiest) {
             while !round.unread.is_empty() {
                 self.read_part(&mut round);
             }
@@ -232,14 +232,16 @@ impl Cleaner {
     ) -> bool {
         let goes_on = round.progress.note(self.metadata.changes(), garbage, free_blocks);
         let is_last_read = round.unread.is_empty();
-        let failed = std::mem::take(&mut round.failed);
+        let failed = round.failed;
         let mut victims = round.take();
         let mut excluded = self.excluded.lock();
         if !is_last_read && let Some((segment, _)) = victims.pop() {
             excluded.give_back(segment);
         }
-        failed.iter().for_each(|victim| excluded.note_failed(*victim));
-        victims.retain(|victim| !failed.contains(victim));
+        if let Some(victim) = failed {
+            excluded.note_failed(victim);
+            victims.retain(|other| *other != victim);
+        }
         victims.iter().for_each(|victim| excluded.note_emptied(*victim));
         self.counters.segments_cleaned.fetch_add(victims.len() as u64, Ordering::Relaxed);
         goes_on
@@ -247,16 +249,23 @@ impl Cleaner {
 
     /// Ends a round whose blocks were not committed: other rounds may take its victims.
     pub(crate) fn abandon(&self, round: &mut CleaningRound) {
+        let failed = round.failed;
         let victims = round.take();
         let mut excluded = self.excluded.lock();
         victims.iter().for_each(|(segment, _)| excluded.give_back(*segment));
+        failed.into_iter().for_each(|victim| excluded.note_failed(victim));
     }
 
-    /// Reconsiders the emptied segments after a checkpoint.
-    pub(crate) fn reconsider_excluded(&self) {
+    /// Reconsiders the emptied segments after a checkpoint. Unless it was written `for_shortage`, victims that the device
+    /// failed to read wait for one checkpoint less.
+    pub(crate) fn reconsider_excluded(&self, for_shortage: bool) {
         let metadata = self.metadata.read();
         let layout = &self.superblock.layout;
-        self.excluded.lock().reconsider_emptied(&metadata, layout, &self.health);
+        let mut excluded = self.excluded.lock();
+        excluded.reconsider_emptied(&metadata, layout, &self.health);
+        if !for_shortage {
+            excluded.shorten_waits();
+        }
     }
 
     /// Takes the best victim, if its live blocks fit into the Clean segments and into memory,
@@ -274,11 +283,11 @@ impl Cleaner {
     }
 
     /// Reads no more of the victim, because of `error`. Blocks already read are moved. A failure of the device or of memory
-    /// may pass; any other error excludes the victim.
+    /// may pass, and ends the round; any other error excludes the victim.
     fn give_up_victim(&self, round: &mut CleaningRound, error: &Error) {
         round.unread.clear();
         match error {
-            Error::Device(_) | Error::NoMemory => round.note_failed(),
+            Error::Device(_) | Error::NoMemory => round.failed = round.victims.last().copied(),
             _ => {
                 if let Some(victim) = round.victims.last() {
                     self.excluded.lock().note_unreadable(*victim);
@@ -373,16 +382,7 @@ impl Cleaner {
         let (first, last) = (run[0].address, run[run.len() - 1].address);
         let mut buffer =
             DirtyBuf::new((last - first + 1) as usize, self.dirty.pool()).ok_or(Error::NoMemory)?;
-        let is_read = self.io.read(first, buffer.blocks_mut()).is_ok();
-        if !is_read && run.len() > 1 {
-            // Readable blocks are moved one by one; an unreadable block stays where it is.
-            return run
-                .iter()
-                .try_for_each(|live| self.read_run(std::slice::from_ref(live), round));
-        }
-        if !is_read {
-            round.note_failed();
-        }
+        self.io.read(first, buffer.blocks_mut())?;
         let mut live = run.iter().peekable();
         for (address, memory) in (first..).zip(buffer.share()) {
             let Some(live) = live.next_if(|live| live.address == address) else { continue };

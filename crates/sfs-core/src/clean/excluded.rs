@@ -28,7 +28,8 @@ pub(super) struct ExcludedVictims {
 }
 
 /// Failed attempts to read a segment. A failure may pass, so the segment is tried again, each time after twice as many
-/// checkpoints: a request to a bad block may take seconds.
+/// checkpoints: a request to a bad block may take seconds. Checkpoints for want of segments do not count, because a volume
+/// that is full writes many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FailedReads {
     /// Number of attempts.
@@ -97,6 +98,13 @@ impl ExcludedVictims {
         has_waited
     }
 
+    /// Counts a checkpoint for the segments that failed.
+    pub(super) fn shorten_waits(&mut self) {
+        for failed in self.failed.values_mut() {
+            failed.waits_checkpoints = failed.waits_checkpoints.saturating_sub(1);
+        }
+    }
+
     /// Records that a victim cannot be read.
     pub(super) fn note_unreadable(&mut self, victim: SegmentGeneration) {
         self.unreadable.insert(victim);
@@ -126,10 +134,7 @@ impl ExcludedVictims {
         };
         self.suspect.retain(is_sealed);
         self.unreadable.retain(is_sealed);
-        self.failed.retain(|victim, failed| {
-            failed.waits_checkpoints = failed.waits_checkpoints.saturating_sub(1);
-            is_sealed(victim)
-        });
+        self.failed.retain(|victim, _| is_sealed(victim));
         self.damage.retain(|victim, _| is_sealed(victim));
         for victim in std::mem::take(&mut self.emptied).into_iter().filter(is_sealed) {
             if !self.suspect.insert(victim) && self.unreadable.insert(victim) {

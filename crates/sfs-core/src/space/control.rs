@@ -143,6 +143,7 @@ impl SpaceControl {
                 }
                 Ok(_) => return Ok(()),
                 Err(StepError::Shortage(Shortage)) if merging == Merging::Never => {
+                    self.counters.stalls.fetch_add(1, Ordering::Relaxed);
                     self.release_for_groups(log)?;
                     merging = Merging::IfShort;
                 }
@@ -171,11 +172,10 @@ impl SpaceControl {
     /// Makes the Drained segments Clean that a flush or a worthwhile checkpoint can release. If that fails, the groups of
     /// the next batch share segments: a failure is returned only if writing has stopped.
     fn release_for_groups(&self, log: &mut LogState) -> StepResult<()> {
-        self.counters.stalls.fetch_add(1, Ordering::Relaxed);
         let release = |log: &mut LogState| {
             self.release_drained_segments(log)?;
             if is_checkpoint_worthwhile(&self.superblock.layout, &self.metadata.read()) {
-                self.checkpoint(log, CheckpointReason::PinnedSegments)?;
+                self.checkpoint(log, CheckpointReason::Shortage)?;
             }
             Ok(())
         };
@@ -220,7 +220,7 @@ impl SpaceControl {
         reason: CheckpointReason,
     ) -> StepResult<()> {
         let released = self.checkpointer.checkpoint(log, reason)?;
-        self.cleaner.reconsider_excluded();
+        self.cleaner.reconsider_excluded(reason == CheckpointReason::Shortage);
         self.discards.add(&released);
         Ok(())
     }
@@ -321,8 +321,9 @@ impl SpaceControl {
                 break;
             }
             round.merges_groups = is_stalling || stall.is_stalling();
+            let has_read_victim = round.has_read_victim();
             match self.commit_round(log, &mut round) {
-                Ok(_) => has_cleaned = true,
+                Ok(_) => has_cleaned |= has_read_victim,
                 Err(StepError::Shortage(Shortage)) => break,
                 Err(error) => return Err(error),
             }

@@ -11,7 +11,7 @@ use crate::fixture::{CALLER, NOW, create, new_volume_of, put, write};
 use crate::format::{Layout, ROOT_INO, Superblock, Timestamp};
 use crate::log::ChunkReader;
 use crate::policy::full_scan;
-use crate::request::{VolumeOptions, Work};
+use crate::request::{ErrorReaction, VolumeOptions, Work};
 use crate::writeback::{CheckpointReason, Merging};
 
 /// Returns a cleaner of `volume` beside that of its space control.
@@ -75,7 +75,7 @@ fn a_victim_that_was_read_in_part_is_not_taken_for_damaged() {
         cleaner.finish(&mut round, garbage, 0);
         let reason = CheckpointReason::Interval;
         volume.space.checkpoint(&mut volume.log.lock(), reason).expect("RAM");
-        cleaner.reconsider_excluded();
+        cleaner.reconsider_excluded(false);
     }
     assert!(volume.remembered().is_empty(), "{:?}", volume.remembered());
     assert_eq!(volume.counters().segments_cleaned, 0);
@@ -361,18 +361,16 @@ fn groups_share_no_segment_while_others_can_be_released() {
     assert!(moved < written / 10 * 12, "{moved} bytes moved, {written} written");
 }
 
-/// Regression: each segment that the device failed to read for a moment was excluded from cleaning until the next mount, so
-/// that users were refused although two fifths of the volume were free.
-#[test]
-fn a_moment_of_read_errors_costs_no_space() {
-    let faulty = Arc::new(FaultyDevice::new(RamDevice::new(161 * LARGE_SEGMENT_BLOCKS)));
-    let options = VolumeOptions { yield_cleaning: false, ..VolumeOptions::default() };
-    let volume = large_segments_on(faulty.clone(), options);
+/// Returns a volume on `device` every segment of which is half garbage, the file of the live blocks, and its number of
+/// extents of 32 blocks.
+fn with_half_garbage(device: Arc<dyn Device>, on_error: ErrorReaction) -> (Volume, u64, u64) {
+    let options = VolumeOptions { yield_cleaning: false, on_error, ..VolumeOptions::default() };
+    let volume = large_segments_on(device, options);
     let (kept, removed) = (create(&volume, "kept"), create(&volume, "removed"));
     let mut extents = 0;
     while volume.space().available_blocks > 3000 {
         for file in [kept, removed] {
-            put(&volume, file, extents * 32, 32, 1).expect("there is room");
+            put(&volume, file, extents * 32, 32, extents as u8).expect("there is room");
         }
         extents += 1;
         if extents % 4 == 0 {
@@ -380,12 +378,30 @@ fn a_moment_of_read_errors_costs_no_space() {
         }
     }
     volume.sync_all().expect("RAM");
-    // Every segment is half garbage now.
     volume.unlink(ROOT_INO, b"removed", &CALLER).expect("removed");
     volume.forget(removed, 2);
-    work(&volume);
+    while volume.space.delete_orphan_step().expect("RAM") {}
     volume.sync_all().expect("RAM");
+    (volume, kept, extents)
+}
 
+fn faulty_device() -> Arc<FaultyDevice<RamDevice>> {
+    Arc::new(FaultyDevice::new(RamDevice::new(161 * LARGE_SEGMENT_BLOCKS)))
+}
+
+/// Does the background work that is possible while all reads fail.
+fn work_while_reads_fail(volume: &Volume, faulty: &FaultyDevice<RamDevice>) {
+    faulty.fail_all(Operation::Read, true);
+    while volume.work(NOW).is_ok_and(|work| work == Work::More {}) {}
+    faulty.heal();
+}
+
+/// Regression: each segment that the device failed to read for a moment was excluded from cleaning until the next mount, so
+/// that users were refused although two fifths of the volume were free.
+#[test]
+fn a_moment_of_read_errors_costs_no_space() {
+    let faulty = faulty_device();
+    let (volume, _, extents) = with_half_garbage(faulty.clone(), ErrorReaction::Continue);
     let new = create(&volume, "new");
     let mut has_failed = false;
     for extent in 0..extents - 100 {
@@ -396,9 +412,7 @@ fn a_moment_of_read_errors_costs_no_space() {
         if !has_failed && urgency_of(&volume) != Urgency::None {
             has_failed = true;
             let before = volume.counters().segments_cleaned;
-            faulty.fail_all(Operation::Read, true);
-            while volume.work(NOW).is_ok_and(|work| work == Work::More {}) {}
-            faulty.heal();
+            work_while_reads_fail(&volume, &faulty);
             let cleaned = volume.counters().segments_cleaned - before;
             assert_eq!(cleaned, 0, "no segment could be read");
         }
@@ -406,6 +420,40 @@ fn a_moment_of_read_errors_costs_no_space() {
     }
     assert!(has_failed, "cleaning was due");
     volume.close().expect("the data has room");
+}
+
+/// Segments that the device failed to read are tried again before a writer is refused.
+#[test]
+fn segments_that_failed_are_tried_before_a_writer_is_refused() {
+    let faulty = faulty_device();
+    let (volume, ..) = with_half_garbage(faulty.clone(), ErrorReaction::Continue);
+    let new = create(&volume, "new");
+    for extent in 0.. {
+        if urgency_of(&volume) != Urgency::None {
+            break;
+        }
+        put(&volume, new, extent * 32, 32, 3).expect("there is room");
+        volume.sync_all().expect("RAM");
+    }
+    work_while_reads_fail(&volume, &faulty);
+    while volume.space.reclaim(&mut volume.log.lock()).expect("RAM") {}
+    let garbage = garbage(&volume.superblock.layout, &volume.metadata.read()).blocks;
+    assert!(garbage < 16 * LARGE_SEGMENT_BLOCKS, "{garbage} blocks of garbage are left");
+}
+
+/// Regression: the cleaner counted a block that the device failed to read as damaged, and writing ended with
+/// `errors=remount-ro`.
+#[test]
+fn a_block_that_the_device_fails_to_read_is_not_damaged() {
+    let faulty = faulty_device();
+    let (volume, kept, _) = with_half_garbage(faulty.clone(), ErrorReaction::RemountReadOnly);
+    let mapping = volume.metadata.read_txn(|txn| txn.mapping(kept, 40)).expect("RAM");
+    let address = mapping.expect("the block was written").address;
+    faulty.fail_reads(address..address + 1);
+    while volume.space.reclaim(&mut volume.log.lock()).expect("other segments are readable") {}
+    faulty.heal();
+    assert!(!volume.health.has_stopped(), "no block is damaged");
+    volume.sync_all().expect("RAM");
 }
 
 /// Regression: a commit that was short of Clean segments while a worthwhile checkpoint could release some moved
