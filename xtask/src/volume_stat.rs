@@ -13,9 +13,6 @@ use serde::Deserialize;
 
 use crate::workspace::Programs;
 
-/// Counters by name.
-pub(crate) type Counters = BTreeMap<String, u64>;
-
 /// Interval between two readings of the number of segments.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -39,7 +36,8 @@ pub(crate) struct Segments {
 
 #[derive(Deserialize)]
 struct Activity {
-    counters: Counters,
+    /// Counters by name.
+    counters: BTreeMap<String, u64>,
 }
 
 /// Average numbers of segments while data was written.
@@ -66,19 +64,13 @@ impl VolumeStat {
 
     /// Returns by how much the counter `name` has grown since `before`.
     pub(crate) fn increase_since(&self, before: &Self, name: &str) -> Result<u64> {
-        increase(&before.mount.counters, &self.mount.counters, name)
+        let both = self.counter(name).zip(before.counter(name));
+        both.map(|(after, before)| after - before).with_context(|| format!("no {name}"))
     }
-}
 
-/// Reads the counters of the volume that is mounted at `dir`.
-pub(crate) fn read_counters(programs: &Programs, dir: &Path) -> Result<Counters> {
-    Ok(VolumeStat::read(programs, dir)?.mount.counters)
-}
-
-/// Returns by how much the counter `name` has grown.
-pub(crate) fn increase(before: &Counters, after: &Counters, name: &str) -> Result<u64> {
-    let both = after.get(name).zip(before.get(name));
-    both.map(|(after, before)| after - before).with_context(|| format!("no {name}"))
+    fn counter(&self, name: &str) -> Option<u64> {
+        self.mount.counters.get(name).copied()
+    }
 }
 
 /// Runs `work`, and returns its result with the segments of the volume at `dir` on average while
@@ -94,7 +86,7 @@ pub(crate) fn watch_segments<T>(
             let (mut sum, mut readings, mut written) = (AverageSegments::default(), 0_u32, 0);
             while ended.recv_timeout(WATCH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let stat = VolumeStat::read(programs, dir)?;
-                let bytes = stat.mount.counters.get("user_bytes_written").copied();
+                let bytes = stat.counter("user_bytes_written");
                 if bytes > Some(written) {
                     sum.empty += (stat.segments.clean + stat.segments.drained) as f64;
                     sum.open += stat.segments.open as f64;

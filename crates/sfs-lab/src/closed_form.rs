@@ -64,6 +64,14 @@ pub fn behind_buffer(classes: &[(f64, f64)], coalesced: f64) -> Vec<(f64, f64)> 
     classes.iter().map(class).collect()
 }
 
+/// Returns [`known_rates`] for a log with room for `space` blocks, behind a buffer as in [`behind_buffer`]. A block in the
+/// buffer needs no place in the log.
+pub fn known_rates_in_log(classes: &[(f64, f64)], coalesced: f64, space: f64) -> f64 {
+    let in_log = behind_buffer(classes, coalesced);
+    let live: f64 = in_log.iter().map(|class| class.0).sum();
+    known_rates(&in_log, live / space)
+}
+
 /// Returns the x with e^x - 1 - x = `ratio`: a segment is cleaned when the part e^-x of its blocks
 /// is live.
 fn cleaning_age(ratio: f64) -> f64 {

@@ -16,7 +16,7 @@ use crate::{
     filesystem::{Blocks, FilesystemKind},
     fio, machine,
     scratch::Scratch,
-    volume_stat,
+    volume_stat::VolumeStat,
     workspace::{Profile, Programs, Workspace},
 };
 
@@ -155,7 +155,7 @@ impl MountedTarget {
         writes: u32,
         secs: u32,
     ) -> Result<PacingSample> {
-        let before = volume_stat::read_counters(programs, &self.dir)?;
+        let before = VolumeStat::read(programs, &self.dir)?;
         let [first, second] = how.arguments(writes);
         let job = self.fio(&[
             "--rw=randrw",
@@ -168,8 +168,8 @@ impl MountedTarget {
             &first,
             &second,
         ])?;
-        let after = volume_stat::read_counters(programs, &self.dir)?;
-        let count = |name: &str| volume_stat::increase(&before, &after, name);
+        let after = VolumeStat::read(programs, &self.dir)?;
+        let count = |name: &str| after.increase_since(&before, name);
         let sides = [&job.read, &job.write];
         let requests: u64 = sides.iter().map(|side| side.total_ios).sum();
         let time: f64 = sides.iter().map(|s| s.clat_ns.mean * s.total_ios as f64).sum();

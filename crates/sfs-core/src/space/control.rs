@@ -220,7 +220,7 @@ impl SpaceControl {
         reason: CheckpointReason,
     ) -> StepResult<()> {
         let released = self.checkpointer.checkpoint(log, reason)?;
-        self.cleaner.reconsider_excluded(reason == CheckpointReason::Shortage);
+        self.cleaner.reconsider_excluded(reason.is_shortage());
         self.discards.add(&released);
         Ok(())
     }

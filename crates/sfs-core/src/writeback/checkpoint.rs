@@ -51,13 +51,13 @@ pub(crate) enum CheckpointReason {
     NewErrorKind,
     /// Clean segments are few, and many Drained segments wait for a checkpoint.
     PinnedSegments,
-    /// A step has too few Clean segments, and no smaller measure helps.
+    /// A step has too few Clean segments, and a release by a delta does not help.
     Shortage,
 }
 
 impl CheckpointReason {
     /// Returns whether too few segments are Clean for a step.
-    fn is_shortage(self) -> bool {
+    pub(crate) fn is_shortage(self) -> bool {
         self == Self::Shortage
     }
 

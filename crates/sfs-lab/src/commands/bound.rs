@@ -41,9 +41,7 @@ impl Arguments {
         let rates = rates.with_context(|| {
             format!("{workload} has no constant rates; choose zipf:THETA, uniform or hotcold:90/10")
         })?;
-        let in_log = closed_form::behind_buffer(&rates, *coalesced);
-        let live: f64 = in_log.iter().map(|class| class.0).sum();
-        Ok(closed_form::known_rates(&in_log, live / space_blocks))
+        Ok(closed_form::known_rates_in_log(&rates, *coalesced, *space_blocks))
     }
 }
 

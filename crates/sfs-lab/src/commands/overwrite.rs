@@ -75,3 +75,39 @@ fn next_write(stream: &mut dyn Workload) -> u32 {
         .expect("a workload is endless")
         .block()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_continues_an_earlier_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let overwrite = |name: &str, runs: &[(u64, u64)]| {
+            let file = dir.path().join(name);
+            std::fs::write(&file, [0xFF; 16 * BLOCK_SIZE]).expect("a file");
+            for &(skip, writes) in runs {
+                let (workload, sync_interval) = ("hotcold:90/10".to_owned(), Some(7));
+                let file = file.clone();
+                run(&Arguments { file, workload, writes, skip, sync_interval, seed: 3 })
+                    .expect("the file can be overwritten");
+            }
+            std::fs::read(&file).expect("a file")
+        };
+        let at_once = overwrite("at once", &[(0, 30)]);
+        assert_eq!(at_once.len(), 16 * BLOCK_SIZE);
+        assert_eq!(overwrite("in parts", &[(0, 10), (10, 20)]), at_once);
+        assert_ne!(overwrite("less", &[(0, 10)]), at_once);
+    }
+
+    #[test]
+    fn a_file_without_blocks_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("small");
+        std::fs::write(&file, "x").expect("a file");
+        let (workload, sync_interval) = ("uniform".to_owned(), None);
+        let arguments = Arguments { file, workload, writes: 1, skip: 0, sync_interval, seed: 1 };
+        let error = run(&arguments).expect_err("one byte is no block");
+        assert!(format!("{error:#}").contains("8 KiB to 8 TiB"), "{error:#}");
+    }
+}

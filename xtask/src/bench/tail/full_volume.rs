@@ -9,7 +9,7 @@ use super::{
     options::TailOptions,
     report::Report,
 };
-use crate::{filesystem::FilesystemKind, mount::Mount, scratch::Scratch, volume_stat};
+use crate::{filesystem::FilesystemKind, mount::Mount, scratch::Scratch, volume_stat::VolumeStat};
 
 /// Number of blocks in a MiB.
 const MIB_BLOCKS: u64 = 256;
@@ -98,11 +98,11 @@ impl<'a> FullVolume<'a> {
             return run();
         }
         let programs = &self.entrant.programs;
-        let before = volume_stat::read_counters(programs, &self.mount.dir)?;
+        let before = VolumeStat::read(programs, &self.mount.dir)?;
         let mut outcome = run()?;
-        let after = volume_stat::read_counters(programs, &self.mount.dir)?;
+        let after = VolumeStat::read(programs, &self.mount.dir)?;
         for name in ["stalls", "segments_cleaned"] {
-            let count = volume_stat::increase(&before, &after, name)?;
+            let count = after.increase_since(&before, name)?;
             outcome.background.insert(name.to_owned(), count as f64);
         }
         Ok(outcome)

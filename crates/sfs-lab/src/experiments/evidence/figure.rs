@@ -49,7 +49,5 @@ fn withheld(outcome: &SimulationOutcome) -> f64 {
 fn bound(source: &Source, outcome: &SimulationOutcome) -> Option<f64> {
     let classes = source.rates(outcome.space.blocks)?;
     let space = volume_blocks(outcome) - outcome.counters.withheld();
-    let in_log = closed_form::behind_buffer(&classes, outcome.coalesced);
-    let live: f64 = in_log.iter().map(|class| class.0).sum();
-    Some(closed_form::known_rates(&in_log, live / space))
+    Some(closed_form::known_rates_in_log(&classes, outcome.coalesced, space))
 }
