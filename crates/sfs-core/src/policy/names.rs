@@ -2,7 +2,8 @@
 //!
 //! To add a policy:
 //! 1. Write it in `grouping/` or `victim/`: the trait's methods, and `SavedState` for its checkpoint state. A victim
-//!    policy that is a formula is one entry of `formulas!` in `victim/formulas.rs`.
+//!    policy that is a formula is one entry of `formulas!` in `victim/formulas.rs`; a victim policy that learns, or whose
+//!    score jumps with time, also implements `take_rescored` and `next_jump`.
 //! 2. Export it from `grouping.rs` or `victim.rs`, and from `policy.rs`.
 //! 3. Import it here, and add its line to the table below: name, for a grouping policy its default victim policy, and
 //!    constructor. Mount options, tests and the laboratory read the table.
