@@ -197,9 +197,31 @@ impl SuperblockStore {
     /// the next mount finds the new name or the old one. A device error ends writing: a failed
     /// flush may have lost other writes.
     pub(crate) fn set_label(&self, label: Label) -> Result<()> {
+        self.change_by_user(|superblock| superblock.label = label)
+    }
+
+    /// Adds `features` to those that a program has to know to write to the volume, durably. Called before the
+    /// first structure of such a feature goes to the log, so that a program without the feature never writes
+    /// beside it. Costs nothing once the volume has the features. No lock may be held.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SuperblockStore::set_label`].
+    // The features that use it follow in commits of their own.
+    #[cfg_attr(not(test), expect(dead_code))]
+    pub(crate) fn require_to_write(&self, features: u64) -> Result<()> {
+        let known = self.copies.lock().current().features.read_only_compatible;
+        if known & features == features {
+            return Ok(());
+        }
+        self.change_by_user(|superblock| superblock.features.read_only_compatible |= features)
+    }
+
+    /// Makes a change that a user asked for; a device error ends writing.
+    fn change_by_user(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         self.health.check_writable()?;
-        let named = self.change(|superblock| superblock.label = label);
-        self.after(named.map_err(|error| match error {
+        let changed = self.change(change);
+        self.after(changed.map_err(|error| match error {
             Error::Device(error) => self.health.fail(error),
             other => other,
         }))
@@ -318,6 +340,27 @@ mod tests {
             assert_eq!(labels(&*device), [Some(label("last")); 2]);
             assert_eq!(open(&device).expect("the volume opens").label(), label("last"));
         }
+    }
+
+    #[test]
+    fn a_program_without_a_feature_of_the_volume_only_reads() {
+        const NEWER: u64 = 1 << 63;
+        let device = Arc::new(FaultyDevice::new(RamDevice::new(BLOCKS)));
+        new_volume(device.clone()).close().expect("the volume closes");
+        let options = VolumeOptions::default();
+        let health = Arc::new(Health::new(&crate::format::Extensions::default(), None, &options));
+        let copies = SuperblockCopies::read(&*device).expect("two copies");
+        let superblocks = SuperblockStore::new(device.clone(), health, copies);
+        superblocks.require_to_write(NEWER).expect("the feature is added");
+        let generation = |at| read_copy(&*device, at).expect("a copy").generation;
+        let [first, backup] = [SUPERBLOCK_ADDRESS, BLOCKS - 1].map(generation);
+        assert_eq!(first, backup, "both copies are written");
+        superblocks.require_to_write(NEWER).expect("nothing to do");
+        assert_eq!(generation(SUPERBLOCK_ADDRESS), first, "the second call writes nothing");
+        let newer = crate::format::Incompatibility::ReadOnlyFeatures(NEWER);
+        assert!(matches!(open(&device), Err(Error::Incompatible(found)) if found == newer));
+        let read_only = VolumeOptions { read_only: true, ..VolumeOptions::default() };
+        Volume::open(device, read_only, NOW).expect("the volume can be read");
     }
 
     fn tear(device: &dyn Device, at: u64) {
