@@ -5,6 +5,7 @@
 
 mod age;
 mod bound;
+mod in_memory;
 mod model;
 mod overwrite;
 mod redraw;
@@ -43,6 +44,8 @@ enum LabCommand {
     Age(age::Arguments),
     /// Overwrite the blocks of a file on any filesystem as a workload does.
     Overwrite(overwrite::Arguments),
+    /// Overwrite a file on a volume in RAM, with exact counts.
+    InMemory(in_memory::Arguments),
     /// Run a paper's experiments, and print its figures beside ours.
     #[command(subcommand)]
     Reproduce(Paper),
@@ -90,6 +93,7 @@ impl Arguments {
             LabCommand::Age(arguments) => age::run(arguments),
             LabCommand::Bound(arguments) => bound::run(arguments),
             LabCommand::Overwrite(arguments) => overwrite::run(arguments),
+            LabCommand::InMemory(arguments) => in_memory::run(arguments),
             LabCommand::Reproduce(paper) => paper.run(),
             LabCommand::SyncRemainder(arguments) => sync_remainder::run(arguments),
             LabCommand::Table(arguments) => policy_table::run(arguments),

@@ -12,6 +12,7 @@ pub mod closed_form;
 pub mod exported;
 pub mod flash;
 pub mod host;
+pub mod in_memory;
 pub mod random;
 pub mod report;
 pub mod simulation;

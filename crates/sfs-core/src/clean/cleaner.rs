@@ -64,7 +64,10 @@ struct LiveBlock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadStep {
     /// A part of a victim has been read.
-    Read,
+    Read {
+        /// Number of blocks in the part that the commit of the round does not move.
+        garbage_blocks: u64,
+    },
     /// The round is complete: its blocks have to be committed.
     RoundComplete,
     /// No segment is worth cleaning.
@@ -206,8 +209,10 @@ impl Cleaner {
         {
             return if round.is_empty() { ReadStep::NoVictim } else { ReadStep::RoundComplete };
         }
+        let (unread, moves) = (round.unread.len(), round.moves.len());
         self.read_part(round);
-        ReadStep::Read
+        let (seen, moved) = (unread - round.unread.len(), round.moves.len() - moves);
+        ReadStep::Read { garbage_blocks: seen.saturating_sub(moved) as u64 }
     }
 
     /// Reads a whole round of the emptiest segments, for a thread that lacks segments. The open segments of data have

@@ -90,7 +90,7 @@ impl SpaceControl {
             return Ok(None);
         }
         let (goes_on, may_wait) = match self.cleaner.read_step(&mut round) {
-            ReadStep::Read => (true, true),
+            ReadStep::Read { .. } => (true, true),
             ReadStep::RoundComplete => (self.finish_round(&mut round)?, false),
             ReadStep::NoVictim => (false, true),
         };

@@ -13,7 +13,7 @@ use sfs_device::BLOCK_SIZE;
 /// Divisor of the write buffer: one such part is written back at a time.
 const WRITE_BACK_PARTS: usize = 8;
 
-/// Number of blocks, written without cleaning, at which a writer has to clean.
+/// Number of blocks, written without finding as much garbage, at which a writer has to clean.
 const CLEAN_DEBT_BLOCKS: u64 = 64;
 
 /// Marks of a write buffer: see the module documentation.
@@ -59,7 +59,7 @@ pub(super) struct CleaningPace {
     requests: AtomicU64,
     /// Value of `requests` when the background last looked.
     seen_requests: AtomicU64,
-    /// Number of blocks written for which no cleaning was done.
+    /// Number of blocks written for which cleaning has found no garbage yet.
     debt_blocks: AtomicU64,
 }
 
@@ -85,10 +85,15 @@ impl CleaningPace {
         self.debt_blocks.fetch_add(blocks, Ordering::Relaxed) + blocks >= CLEAN_DEBT_BLOCKS
     }
 
-    /// Subtracts the debt that one step of cleaning pays.
-    pub(super) fn pay_debt(&self) {
+    /// Returns whether the debt is high enough to clean for it.
+    pub(super) fn is_in_debt(&self) -> bool {
+        self.debt_blocks.load(Ordering::Relaxed) >= CLEAN_DEBT_BLOCKS
+    }
+
+    /// Subtracts the debt that a step pays which found `garbage_blocks`: at least one block, so that payment ends.
+    pub(super) fn pay_debt(&self, garbage_blocks: u64) {
         // Another thread may have paid or cleared the same debt.
-        let paid = |debt: u64| Some(debt.saturating_sub(CLEAN_DEBT_BLOCKS));
+        let paid = |debt: u64| Some(debt.saturating_sub(garbage_blocks.max(1)));
         let _ = self.debt_blocks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid);
     }
 }
@@ -103,8 +108,8 @@ mod tests {
         let pace = CleaningPace::default();
         assert!(!pace.add_debt(CLEAN_DEBT_BLOCKS - 1));
         assert!(pace.add_debt(1) && pace.add_debt(1), "both threads clean");
-        pace.pay_debt();
-        pace.pay_debt();
+        pace.pay_debt(CLEAN_DEBT_BLOCKS);
+        pace.pay_debt(CLEAN_DEBT_BLOCKS);
         assert!(!pace.add_debt(CLEAN_DEBT_BLOCKS - 1));
     }
 }

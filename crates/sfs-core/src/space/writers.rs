@@ -159,7 +159,7 @@ impl SpaceControl {
         }
     }
 
-    /// Cleans in proportion to the `blocks` that a writer has put into the write buffer, if segments are short.
+    /// Cleans until as much garbage is found as a writer has put `blocks` into the write buffer, if segments are short.
     pub(crate) fn clean_for_writer(&self, blocks: u64) -> Result<()> {
         self.pace.note_request();
         let layout = &self.superblock.layout;
@@ -174,18 +174,26 @@ impl SpaceControl {
         if !is_due || self.cleaner.is_futile(garbage, Urgency::Critical) {
             return Ok(());
         }
-        self.pace.pay_debt();
         self.counters.stalls.fetch_add(1, Ordering::Relaxed);
         let mut round = self.cleaner.lock_round();
-        let outcome = match self.cleaner.read_step(&mut round) {
-            ReadStep::RoundComplete => self.commit_round(&mut self.log.lock(), &mut round),
-            ReadStep::Read | ReadStep::NoVictim => Ok(true),
-        };
-        match outcome {
-            Err(StepError::Failed(error)) if self.health.has_stopped() => Err(error),
-            // An error in blocks of other files does not prevent this write.
-            _ => Ok(()),
+        while self.pace.is_in_debt() {
+            let outcome = match self.cleaner.read_step(&mut round) {
+                ReadStep::Read { garbage_blocks } => {
+                    self.pace.pay_debt(garbage_blocks);
+                    continue;
+                }
+                ReadStep::RoundComplete => self.commit_round(&mut self.log.lock(), &mut round),
+                // Segments that were cleaned make room for other victims once they are released.
+                ReadStep::NoVictim => self.release_drained_segments(&mut self.log.lock()),
+            };
+            match outcome {
+                Ok(true) => {}
+                Err(StepError::Failed(error)) if self.health.has_stopped() => return Err(error),
+                // Cleaning gains nothing now. An error in blocks of other files does not prevent this write.
+                _ => self.pace.clear_debt(),
+            }
         }
+        Ok(())
     }
 
     /// Makes room before metadata is changed: writes back when too much has changed for memory or

@@ -1,0 +1,92 @@
+//! `sfs-lab in-memory`: prints the bytes on the device for each byte that a workload writes, of the real
+//! filesystem on a device in RAM. The same arguments give the same figures on every machine.
+
+use anyhow::Result;
+use sfs_core::policy;
+use sfs_core::request::VolumeOptions;
+use sfs_lab::in_memory::{Job, JobCounts};
+use sfs_lab::workload::Source;
+use sfs_mkfs::output;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Workload: zipf:THETA, uniform, hotcold:90/10, shift, tpcc or sequential.
+    #[arg(long, default_value = "zipf:0.99")]
+    workload: String,
+    /// Size of the volume in MiB.
+    #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u64).range(16..=65536))]
+    mib: u64,
+    /// Size of a segment in KiB; by default that of sfs-mkfs.
+    #[arg(long)]
+    segment_kib: Option<u64>,
+    /// Part of the blocks that `df` shows that the file takes.
+    #[arg(long, default_value_t = 0.85)]
+    full: f64,
+    /// Number of writes from one sync to the next.
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..))]
+    sync_interval: u64,
+    /// Grouping policy.
+    #[arg(long = "policy", default_value = "sfs", value_parser = policy::GROUPING_POLICIES)]
+    grouping: String,
+    /// Victim policy; by default that of the grouping policy.
+    #[arg(long, value_parser = policy::VICTIM_POLICIES)]
+    victim: Option<String>,
+    /// Number of groups, for a grouping policy with a choice.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8))]
+    groups: Option<u8>,
+    /// Number of overwrites before counting, in sizes of the file.
+    #[arg(long, default_value_t = 1.0)]
+    warm_up: f64,
+    /// Number of overwrites that are counted, in sizes of the file.
+    #[arg(long, default_value_t = 2.0)]
+    measure: f64,
+    /// Virtual time of a write in nanoseconds.
+    #[arg(long, default_value_t = 20_000)]
+    write_nanos: u64,
+    /// Largest number of background steps after a sync; by default until nothing is due.
+    #[arg(long, default_value_t = u32::MAX)]
+    background_steps: u32,
+    /// Seed of the workload.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let Arguments { grouping, victim, groups, .. } = arguments;
+    let job = Job {
+        device_bytes: arguments.mib << 20,
+        segment_bytes: arguments.segment_kib.map(|kib| kib << 10),
+        full: arguments.full,
+        sync_writes: arguments.sync_interval,
+        warm_up: arguments.warm_up,
+        measure: arguments.measure,
+        write_nanos: arguments.write_nanos,
+        background_steps: arguments.background_steps,
+        options: VolumeOptions {
+            grouping: grouping.clone(),
+            victim: victim.clone(),
+            groups: *groups,
+            ..VolumeOptions::default()
+        },
+    };
+    let counts = job.run(&Source::open(&arguments.workload)?, arguments.seed)?;
+    output::print(text(&counts))?;
+    Ok(())
+}
+
+fn text(counts: &JobCounts) -> String {
+    let JobCounts { written_bytes, counters } = counts;
+    let part = |bytes: u64| bytes as f64 / *written_bytes as f64;
+    format!(
+        "{:.4} on the device: data {:.4}, moved {:.4}, metadata {:.4}, summaries {:.4}; \
+         {} checkpoints, {} segments cleaned, {} stalls\n",
+        part(counters.device_bytes_written),
+        part(counters.data_bytes),
+        part(counters.cleaning_bytes),
+        part(counters.metadata_bytes),
+        part(counters.summary_bytes),
+        counters.checkpoints,
+        counters.segments_cleaned,
+        counters.stalls,
+    )
+}
