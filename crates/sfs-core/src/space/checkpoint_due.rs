@@ -21,6 +21,13 @@ const LOG_BLOCKS_PER_NODE: u64 = 48;
 /// Maximum number of blocks of log, however many nodes are dirty: 1.5 GiB.
 const LOG_BLOCKS_MAX: u64 = 3 * LOG_BLOCKS;
 
+/// Number of blocks of log from which on a checkpoint is due after its interval: 1 MiB. Less is read within
+/// milliseconds by a mount after a crash, and a log of a line a second would cost more for checkpoints than for lines.
+const LOG_BLOCKS_MIN: u64 = 1 << 20 >> 12;
+
+/// Number of intervals after which a checkpoint is due although the log is shorter.
+const INTERVALS_MAX: i64 = 10;
+
 /// Number of dirty nodes up to which no operation writes a checkpoint, however small the cache: the
 /// background has time to write it.
 const FOREGROUND_NODES: usize = 256;
@@ -58,12 +65,18 @@ pub(super) fn in_background(
         Some(CheckpointReason::DirtyNodes)
     } else if age_ms < 0 {
         Some(CheckpointReason::ClockSetBack)
-    } else if age_ms >= interval_ms {
-        let has_log = log_blocks > 0;
-        Some(if has_log { CheckpointReason::Interval } else { CheckpointReason::NewErrorKind })
+    } else if age_ms >= interval_ms && has_new_error_kind {
+        Some(CheckpointReason::NewErrorKind)
+    } else if age_ms >= interval_ms.saturating_mul(intervals(log_blocks)) {
+        Some(CheckpointReason::Interval)
     } else {
         None
     }
+}
+
+/// Returns the number of intervals after which a checkpoint is due with `log_blocks` of log.
+fn intervals(log_blocks: u64) -> i64 {
+    if log_blocks < LOG_BLOCKS_MIN { INTERVALS_MAX } else { 1 }
 }
 
 /// Returns the reason for which an operation should write a checkpoint before it changes more
@@ -99,13 +112,16 @@ mod tests {
 
     #[test]
     fn each_threshold_makes_a_checkpoint_due() {
-        let some = SinceCheckpoint { log_blocks: 1, ..NOTHING };
+        let some = SinceCheckpoint { log_blocks: LOG_BLOCKS_MIN - 1, ..NOTHING };
+        let more = SinceCheckpoint { log_blocks: LOG_BLOCKS_MIN, ..NOTHING };
         let cases = [
             (NOTHING, None),
             (SinceCheckpoint { age_ms: 30_000, ..NOTHING }, None),
             (some, None),
-            (SinceCheckpoint { age_ms: 29_999, ..some }, None),
-            (SinceCheckpoint { age_ms: 30_000, ..some }, Some(CheckpointReason::Interval)),
+            (SinceCheckpoint { age_ms: 299_999, ..some }, None),
+            (SinceCheckpoint { age_ms: 300_000, ..some }, Some(CheckpointReason::Interval)),
+            (SinceCheckpoint { age_ms: 29_999, ..more }, None),
+            (SinceCheckpoint { age_ms: 30_000, ..more }, Some(CheckpointReason::Interval)),
             (SinceCheckpoint { age_ms: -1, ..some }, Some(CheckpointReason::ClockSetBack)),
             (SinceCheckpoint { log_blocks: LOG_BLOCKS - 1, ..some }, None),
             (SinceCheckpoint { log_blocks: LOG_BLOCKS, ..some }, Some(CheckpointReason::LogLength)),

@@ -106,6 +106,45 @@ mod tests {
         assert_eq!(volume.counters().commits, before, "the long pause counts again");
     }
 
+    /// A log that gets a line a second is committed as often as `commit=` demands, and its checkpoints are rare.
+    #[test]
+    fn a_line_a_second_is_committed_every_five_seconds() {
+        let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
+        let file = create(&volume, "log");
+        let append = |line: i64| {
+            let caller = crate::request::Caller { now: at(line, 0), ..crate::fixture::CALLER };
+            let written =
+                volume.write(file, line as u64 * 80, &[1; 80], Default::default(), &caller);
+            written.expect("the line is written");
+        };
+        let mut last_minute = volume.counters();
+        for line in 0..120 {
+            if line == 60 {
+                last_minute = volume.counters();
+            }
+            append(line);
+            for quarter in 0..4 {
+                while volume.work(at(line, quarter * 250)).expect("RAM") == Work::More {}
+            }
+        }
+        let after = volume.counters();
+        let commits = after.commits - last_minute.commits;
+        assert!((11..=14).contains(&commits), "{commits}");
+        let bytes = after.device_bytes_written - last_minute.device_bytes_written;
+        assert!(bytes <= 14 * 8192, "{bytes}");
+        append(120);
+        while volume.work(at(160, 0)).expect("RAM") == Work::More {}
+        let rested = volume.counters().commits;
+        append(121);
+        while volume.work(at(170, 0)).expect("RAM") == Work::More {}
+        while volume.work(at(170, 500)).expect("RAM") == Work::More {}
+        assert_eq!(volume.counters().commits, rested + 1, "after a rest a pause suffices");
+    }
+
+    fn at(secs: i64, millis: u32) -> Timestamp {
+        Timestamp { secs: NOW.secs + secs, nanos: millis * 1_000_000 }
+    }
+
     #[test]
     fn memory_is_kept_for_a_writer_that_returns_soon() {
         let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));

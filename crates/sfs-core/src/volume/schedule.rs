@@ -14,12 +14,12 @@ pub(super) const PAUSE: Duration = Duration::from_millis(500);
 /// no request reports.
 const PAUSE_SHORT: Duration = Duration::from_millis(40);
 
-/// Maximum number of consecutive commits after short pauses.
-const SHORT_PAUSES_MAX: u32 = 4;
+/// Maximum number of consecutive commits after pauses.
+const PAUSES_MAX: u32 = 4;
 
-/// Time after which another commit may follow a short pause. Commits after short pauses are not more frequent in the
-/// long run than those of a program that never pauses.
-const SHORT_PAUSE_EVERY_MS: i64 = 5_000;
+/// Time after which another commit may follow a pause. Commits after pauses are not more frequent in the long run than
+/// those of a program that never pauses: a line a second in a log costs a commit every five seconds.
+const PAUSE_EVERY_MS: i64 = 5_000;
 
 /// Time after which unused memory is returned to the system. The return of memory that is needed
 /// again sooner would only cost time.
@@ -47,25 +47,27 @@ struct Times {
     checkpoint: i64,
     sweep: i64,
     memory_release: i64,
-    /// Number of commits that followed a short pause and still count, at most [`SHORT_PAUSES_MAX`].
-    short_pauses: u32,
+    /// Number of commits that followed a pause and still count, at most [`PAUSES_MAX`].
+    pauses: u32,
     /// Time at which one of these commits was last discounted.
     discounted: i64,
 }
 
 impl Times {
-    /// Returns the pause after which a commit is due.
-    fn pause(&mut self, commits_soon: bool, now: i64) -> Duration {
-        if !commits_soon {
-            return PAUSE;
-        }
+    /// Returns the pause after which a commit is due; `None` if pauses have caused enough commits.
+    fn pause(&mut self, commits_soon: bool, now: i64) -> Option<Duration> {
         let ago = now.saturating_sub(self.discounted);
-        if !(0..SHORT_PAUSE_EVERY_MS).contains(&ago) {
-            let count = u32::try_from(ago / SHORT_PAUSE_EVERY_MS).unwrap_or(SHORT_PAUSES_MAX);
-            self.short_pauses = self.short_pauses.saturating_sub(count);
+        if !(0..PAUSE_EVERY_MS).contains(&ago) {
+            let count = u32::try_from(ago / PAUSE_EVERY_MS).unwrap_or(PAUSES_MAX);
+            self.pauses = self.pauses.saturating_sub(count);
             self.discounted = now;
         }
-        if self.short_pauses < SHORT_PAUSES_MAX { PAUSE_SHORT } else { PAUSE }
+        match (commits_soon, self.pauses < PAUSES_MAX) {
+            (true, true) => Some(PAUSE_SHORT),
+            // The pause may follow a sync(2) that does not reach the volume.
+            (true, false) | (false, true) => Some(PAUSE),
+            (false, false) => None,
+        }
     }
 }
 
@@ -87,8 +89,8 @@ impl Schedule {
 
     /// Returns whether a commit is due: after `interval`, after a pause in writing, or if the clock
     /// was set back. `is_changed` is `true` if data or metadata has to be written, and
-    /// `is_unflushed` if the log has to be flushed; `changes` is the number of changes so far. With
-    /// `commits_soon` a short pause suffices, within limits.
+    /// `is_unflushed` if the log has to be flushed; `changes` is the number of changes so far. A
+    /// pause counts within limits; with `commits_soon` a short one suffices.
     pub(super) fn is_commit_due(
         &self,
         (is_changed, is_unflushed): (bool, bool),
@@ -110,17 +112,18 @@ impl Schedule {
         let has_passed = |from: i64, interval: Duration| {
             now.saturating_sub(from) >= i64::try_from(interval.as_millis()).unwrap_or(i64::MAX)
         };
-        let (active, is_long) = (times.active, has_passed(times.active, PAUSE));
-        let is_short = has_passed(active, times.pause(commits_soon, now));
-        if is_changed && is_short && !is_long {
-            times.short_pauses += 1;
+        let (active, pause) = (times.active, times.pause(commits_soon, now));
+        let has_paused = is_changed && pause.is_some_and(|pause| has_passed(active, pause));
+        // Where sync(2) does not arrive, only commits after short pauses count.
+        if has_paused && !(commits_soon && has_passed(active, PAUSE)) {
+            times.pauses += 1;
         }
-        is_changed && (is_short || is_long) || has_passed(since, interval) || now < since
+        has_paused || has_passed(since, interval) || now < since
     }
 
     /// Returns the time until the next check for a due commit, while something waits.
     pub(super) fn next_look(&self, commits_soon: bool, now: Timestamp) -> Duration {
-        self.times.lock().pause(commits_soon, millis(now)) / 2
+        self.times.lock().pause(commits_soon, millis(now)).unwrap_or(PAUSE) / 2
     }
 
     /// Records that a commit was attempted.
