@@ -22,7 +22,7 @@ Mount options:
                         memory is short)
   cache=SIZE            memory for metadata (128M, less where memory is short)
   commit=SECONDS        longest time that written data waits (5)
-  checkpoint=SECONDS    longest time between checkpoints (30)
+  checkpoint=SECONDS    longest time between checkpoints (30; 300 while little is written)
   policy=NAME           which blocks are written together: sfs, sfs-fast12, sepbit, none, ... (sfs)
   groups=N              maximum number of groups, if the policy lets the user choose it (8 for sfs)
   victim=NAME           which segment is cleaned first (the default of the policy)

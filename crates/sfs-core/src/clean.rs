@@ -16,4 +16,4 @@ pub(crate) mod watermarks;
 
 pub(crate) use cleaner::{Cleaner, CleanerParts, CleaningRound, ReadStep};
 pub(crate) use discards::Discards;
-pub(crate) use progress::StallDetector;
+pub(crate) use progress::{GarbageBlocks, StallDetector};

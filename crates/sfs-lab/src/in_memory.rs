@@ -47,8 +47,16 @@ pub struct Job {
 }
 
 /// Counts of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobCounts {
+    /// Number of blocks of the file.
+    pub live_blocks: u32,
+    /// Number of segments of the volume.
+    pub segments: u32,
+    /// Number of blocks in a segment.
+    pub segment_blocks: u32,
+    /// Average number of segments that were Clean, Drained or, counted half, Open, at the syncs.
+    pub withheld_segments: f64,
     /// Number of bytes that the workload wrote, before the page cache joined rewrites.
     pub written_bytes: u64,
     /// Increase of the volume's counters.
@@ -73,9 +81,17 @@ impl Job {
         let writes = |files: f64| (f64::from(blocks) * files) as u64;
         run.overwrite(&mut *stream, writes(self.warm_up))?;
         let before = run.volume.counters();
+        (run.withheld_sum, run.syncs) = (0.0, 0);
         run.overwrite(&mut *stream, writes(self.measure))?;
-        let written_bytes = writes(self.measure) * BLOCK_SIZE as u64;
-        Ok(JobCounts { written_bytes, counters: increase(run.volume.counters(), before) })
+        let layout = &run.volume.superblock().layout;
+        Ok(JobCounts {
+            live_blocks: blocks,
+            segments: layout.segment_count,
+            segment_blocks: layout.segment_blocks,
+            withheld_segments: run.withheld_sum / f64::from(run.syncs.max(1)),
+            written_bytes: writes(self.measure) * BLOCK_SIZE as u64,
+            counters: increase(run.volume.counters(), before),
+        })
     }
 
     fn make(&self) -> Result<Volume> {
@@ -113,13 +129,25 @@ struct Run<'a> {
     page_cache: BTreeSet<u32>,
     /// Number of overwrites since the last sync.
     unsynced_writes: u64,
+    /// Sum of [`JobCounts::withheld_segments`] over `syncs`.
+    withheld_sum: f64,
+    syncs: u32,
 }
 
 impl<'a> Run<'a> {
     fn new(job: &'a Job, volume: Volume) -> Result<Self> {
         let caller = Caller { uid: 0, gid: 0, now: Timestamp { secs: START_SECS, nanos: 0 } };
         let file = volume.make_node(ROOT_INO, b"file", 0o100_644, 0, &caller)?.ino;
-        Ok(Self { job, volume, file, nanos: 0, page_cache: BTreeSet::new(), unsynced_writes: 0 })
+        Ok(Self {
+            job,
+            volume,
+            file,
+            nanos: 0,
+            page_cache: BTreeSet::new(),
+            unsynced_writes: 0,
+            withheld_sum: 0.0,
+            syncs: 0,
+        })
     }
 
     fn now(&self) -> Timestamp {
@@ -164,6 +192,10 @@ impl<'a> Run<'a> {
             self.write(u64::from(block) * BLOCK_SIZE as u64, &[2; BLOCK_SIZE])?;
         }
         self.volume.sync_file(self.file)?;
+        let segments = self.volume.status().segments;
+        self.withheld_sum +=
+            f64::from(segments.clean + segments.drained) + f64::from(segments.open) / 2.0;
+        self.syncs += 1;
         self.work()
     }
 

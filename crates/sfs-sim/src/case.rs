@@ -161,7 +161,7 @@ fn record_sequence(data_layout: DataLayout, seed: u64, index: u64) -> RecordedRu
     }
     // The run ends with a checkpoint, due to elapsed time or to the unmount.
     match seed % 2 {
-        0 => recorder.step(&VolumeOperation::Work { millis: 40_000 }),
+        0 => recorder.step(&VolumeOperation::Work { millis: 310_000 }),
         _ => recorder.close(),
     }
     recorder.end()

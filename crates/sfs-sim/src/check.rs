@@ -283,7 +283,7 @@ fn write_on(mut recorder: RunRecorder, random: &mut SplitMix64) -> Result<Record
     }
     match (random.below(4), new) {
         (0, Some(ino)) => recorder.step(&VolumeOperation::SyncFile { ino }),
-        (1, _) => recorder.step(&VolumeOperation::Work { millis: 60_000 }),
+        (1, _) => recorder.step(&VolumeOperation::Work { millis: 310_000 }),
         _ => {}
     }
     // A remount compares everything with the reference.

@@ -46,6 +46,9 @@ pub(crate) struct BytesOptions {
     /// Measure the programs of another build, in this directory.
     #[arg(long)]
     build: Option<PathBuf>,
+    /// Run the filesystem in one process on a device in RAM: exact and fast, without FUSE and the kernel's page cache.
+    #[arg(long)]
+    in_memory: bool,
     /// Print the names of the cells.
     #[arg(long)]
     list: bool,
@@ -113,7 +116,10 @@ impl BytesOptions {
                         let index = next.fetch_add(1, Ordering::Relaxed);
                         let Some(cell) = cells.get(index / policies) else { break };
                         let policy = &self.policies[index % policies];
-                        let figures = cell.measure(programs, policy);
+                        let figures = match self.in_memory {
+                            true => cell.measure_in_memory(programs.0, policy),
+                            false => cell.measure(programs, policy),
+                        };
                         if let Ok(figures) = &figures {
                             println!("{}, {policy}: {figures}", cell.name());
                         }

@@ -65,7 +65,7 @@ struct LiveBlock {
 pub(crate) enum ReadStep {
     /// A part of a victim has been read.
     Read {
-        /// Number of blocks in the part that the commit of the round does not move.
+        /// Number of blocks in the part that are not live: they are gained by cleaning.
         garbage_blocks: u64,
     },
     /// The round is complete: its blocks have to be committed.
@@ -209,10 +209,25 @@ impl Cleaner {
         {
             return if round.is_empty() { ReadStep::NoVictim } else { ReadStep::RoundComplete };
         }
-        let (unread, moves) = (round.unread.len(), round.moves.len());
-        self.read_part(round);
-        let (seen, moved) = (unread - round.unread.len(), round.moves.len() - moves);
-        ReadStep::Read { garbage_blocks: seen.saturating_sub(moved) as u64 }
+        let (start, moves) = (self.next_address(round), round.moves.len());
+        let live_nodes = self.read_part(round);
+        let seen = self.next_address(round).saturating_sub(start);
+        let live = (round.moves.len() - moves + live_nodes) as u64;
+        let is_cut_short = round.failed.is_some();
+        let garbage_blocks = if is_cut_short { 0 } else { seen.saturating_sub(live) };
+        ReadStep::Read { garbage_blocks }
+    }
+
+    /// Returns the address up to which the last victim has been read: its end once nothing is unread.
+    fn next_address(&self, round: &CleaningRound) -> u64 {
+        let layout = &self.superblock.layout;
+        match (round.unread.last(), round.victims.last()) {
+            (Some((address, _)), _) => *address,
+            (None, Some((victim, _))) => {
+                layout.segment_address(*victim) + u64::from(layout.segment_blocks)
+            }
+            (None, None) => 0,
+        }
     }
 
     /// Reads a whole round of the emptiest segments, for a thread that lacks segments. The open segments of data have
@@ -349,17 +364,19 @@ impl Cleaner {
             && segments <= metadata.usage.clean_count()
     }
 
-    /// Collects live data from the next part of the victim, and makes its live nodes dirty.
-    fn read_part(&self, round: &mut CleaningRound) {
-        if let Err(error) = self.try_read_part(round) {
+    /// Collects live data from the next part of the victim, and makes its live nodes dirty. Returns the number of these
+    /// nodes.
+    fn read_part(&self, round: &mut CleaningRound) -> usize {
+        self.try_read_part(round).unwrap_or_else(|error| {
             self.give_up_victim(round, &error);
-        }
+            0
+        })
     }
 
-    fn try_read_part(&self, round: &mut CleaningRound) -> Result<()> {
-        let Some((start, _)) = round.unread.last() else { return Ok(()) };
+    fn try_read_part(&self, round: &mut CleaningRound) -> Result<usize> {
+        let Some((start, _)) = round.unread.last() else { return Ok(0) };
         let end = start + STEP_BLOCKS;
-        let mut live = Vec::new();
+        let (mut live, mut live_nodes) = (Vec::new(), 0);
         while let Some((address, entry)) = round.unread.pop_if(|(at, _)| *at < end) {
             match entry {
                 SummaryEntry::Data { ino, block, .. } => {
@@ -372,14 +389,16 @@ impl Cleaner {
                     }));
                 }
                 SummaryEntry::Node { checksum } => {
-                    if !self.relocate_node(NodePointer { address, checksum })? {
-                        self.note_damage(round, BlockDamage::Node(address));
+                    match self.relocate_node(NodePointer { address, checksum })? {
+                        Some(is_live) => live_nodes += usize::from(is_live),
+                        None => self.note_damage(round, BlockDamage::Node(address)),
                     }
                 }
             }
         }
         let is_near = |a: &LiveBlock, b: &LiveBlock| b.address - a.address <= GAP_BLOCKS;
-        live.chunk_by(is_near).try_for_each(|run| self.read_run(run, round))
+        live.chunk_by(is_near).try_for_each(|run| self.read_run(run, round))?;
+        Ok(live_nodes)
     }
 
     /// Reads live blocks that are near each other in one request.
@@ -417,19 +436,20 @@ impl Cleaner {
     }
 
     /// Makes the node at `pointer` dirty if the tree refers to it, so that the next checkpoint moves it. Returns
-    /// whether a node is there.
-    fn relocate_node(&self, pointer: NodePointer) -> Result<bool> {
+    /// whether the tree does; `None` if no node is there.
+    fn relocate_node(&self, pointer: NodePointer) -> Result<Option<bool>> {
         let mut block = Block([0; BLOCK_SIZE]);
         self.io.read(pointer.address, std::slice::from_mut(&mut block))?;
         let volume = self.superblock.volume();
-        let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(false) };
+        let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(None) };
         let node = NodeNotCached { pointer, level: header.level, keys: None };
         let tolerance = self.superblock.tolerance();
         let Ok(node) = VerifiedNode::decode(block, volume, &node, tolerance) else {
-            return Ok(false);
+            return Ok(None);
         };
-        self.metadata
+        let relocated = self
+            .metadata
             .update(|metadata| Ok(metadata.tree.relocate_node(&node, pointer.address)?))?;
-        Ok(true)
+        Ok(Some(relocated))
     }
 }

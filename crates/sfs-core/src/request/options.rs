@@ -16,7 +16,7 @@ pub struct VolumeOptions {
     /// `true` if a pause of some tens of milliseconds in writing is followed by a commit, within limits: for a mount that
     /// sync(2) does not reach.
     pub commits_soon: bool,
-    /// Longest time between checkpoints.
+    /// Longest time between checkpoints while much is written; 300 s while little is, unless this is below 30 s.
     pub checkpoint_interval: Duration,
     /// `true` if segments that become Clean are discarded.
     pub discard: bool,

@@ -20,9 +20,14 @@ impl SpaceControl {
     /// before a thread has to wait for them. Returns whether a due checkpoint was written.
     pub(crate) fn checkpoint_if_due(&self, age_ms: i64) -> Result<bool> {
         let mut log = self.log.lock();
+        let (dirty_nodes, pinned) = {
+            let metadata = self.metadata.read();
+            (metadata.tree.dirty_count(), metadata.usage.pinned_count())
+        };
         let since = SinceCheckpoint {
             log_blocks: log.blocks_since_checkpoint,
-            dirty_nodes: self.metadata.read().tree.dirty_count(),
+            dirty_nodes,
+            is_awaited: pinned > 0 || self.cleaner.waits_for_checkpoint(),
             has_new_error_kind: self.health.has_new_kind(),
             age_ms,
         };

@@ -21,12 +21,15 @@ const LOG_BLOCKS_PER_NODE: u64 = 48;
 /// Maximum number of blocks of log, however many nodes are dirty: 1.5 GiB.
 const LOG_BLOCKS_MAX: u64 = 3 * LOG_BLOCKS;
 
-/// Number of blocks of log from which on a checkpoint is due after its interval: 1 MiB. Less is read within
-/// milliseconds by a mount after a crash, and a log of a line a second would cost more for checkpoints than for lines.
+/// Number of blocks of log from which on a checkpoint is due after its interval: 1 MiB. A mount after a crash reads
+/// less in a moment, and a log of a line a second would cost more for checkpoints than for lines.
 const LOG_BLOCKS_MIN: u64 = 1 << 20 >> 12;
 
-/// Number of intervals after which a checkpoint is due although the log is shorter.
-const INTERVALS_MAX: i64 = 10;
+/// Shortest interval that a shorter log extends: a user who chose less wants frequent checkpoints.
+const INTERVAL_EXTENDED_MIN: Duration = Duration::from_secs(30);
+
+/// Age at which a checkpoint is due although the log is shorter.
+const INTERVAL_EXTENDED: Duration = Duration::from_secs(300);
 
 /// Number of dirty nodes up to which no operation writes a checkpoint, however small the cache: the
 /// background has time to write it.
@@ -41,6 +44,8 @@ pub(super) struct SinceCheckpoint {
     pub(super) log_blocks: u64,
     pub(super) dirty_nodes: usize,
     pub(super) has_new_error_kind: bool,
+    /// `true` if segments or victims wait for a checkpoint.
+    pub(super) is_awaited: bool,
     /// Milliseconds; negative after the clock was set back.
     pub(super) age_ms: i64,
 }
@@ -52,31 +57,33 @@ pub(super) fn in_background(
     cache_bytes: usize,
     interval: Duration,
 ) -> Option<CheckpointReason> {
-    let SinceCheckpoint { log_blocks, dirty_nodes, has_new_error_kind, age_ms } = since;
+    let SinceCheckpoint { log_blocks, dirty_nodes, has_new_error_kind, is_awaited, age_ms } = since;
     if log_blocks == 0 && !has_new_error_kind {
         return None;
     }
     let log_blocks_due =
         (dirty_nodes as u64 * LOG_BLOCKS_PER_NODE).clamp(LOG_BLOCKS, LOG_BLOCKS_MAX);
-    let interval_ms = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX);
+    let age_due = age_due_ms(log_blocks, is_awaited || has_new_error_kind, interval);
     if log_blocks >= log_blocks_due {
         Some(CheckpointReason::LogLength)
     } else if dirty_nodes >= dirty_nodes_max(cache_bytes) {
         Some(CheckpointReason::DirtyNodes)
     } else if age_ms < 0 {
         Some(CheckpointReason::ClockSetBack)
-    } else if age_ms >= interval_ms && has_new_error_kind {
-        Some(CheckpointReason::NewErrorKind)
-    } else if age_ms >= interval_ms.saturating_mul(intervals(log_blocks)) {
-        Some(CheckpointReason::Interval)
+    } else if age_ms >= age_due {
+        let has_log = log_blocks > 0;
+        Some(if has_log { CheckpointReason::Interval } else { CheckpointReason::NewErrorKind })
     } else {
         None
     }
 }
 
-/// Returns the number of intervals after which a checkpoint is due with `log_blocks` of log.
-fn intervals(log_blocks: u64) -> i64 {
-    if log_blocks < LOG_BLOCKS_MIN { INTERVALS_MAX } else { 1 }
+/// Returns the age in milliseconds at which a checkpoint is due with `log_blocks` of log.
+fn age_due_ms(log_blocks: u64, is_awaited: bool, interval: Duration) -> i64 {
+    let is_extended =
+        log_blocks < LOG_BLOCKS_MIN && !is_awaited && interval >= INTERVAL_EXTENDED_MIN;
+    let age = if is_extended { interval.max(INTERVAL_EXTENDED) } else { interval };
+    i64::try_from(age.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Returns the reason for which an operation should write a checkpoint before it changes more
@@ -103,8 +110,13 @@ mod tests {
 
     const CACHE: usize = 128 << 20;
     const INTERVAL: Duration = Duration::from_secs(30);
-    const NOTHING: SinceCheckpoint =
-        SinceCheckpoint { log_blocks: 0, dirty_nodes: 0, has_new_error_kind: false, age_ms: 0 };
+    const NOTHING: SinceCheckpoint = SinceCheckpoint {
+        log_blocks: 0,
+        dirty_nodes: 0,
+        has_new_error_kind: false,
+        is_awaited: false,
+        age_ms: 0,
+    };
 
     fn due(since: SinceCheckpoint) -> Option<CheckpointReason> {
         in_background(since, CACHE, INTERVAL)
@@ -133,6 +145,18 @@ mod tests {
         }
         let error = SinceCheckpoint { has_new_error_kind: true, age_ms: 30_000, ..NOTHING };
         assert_eq!(due(error), Some(CheckpointReason::NewErrorKind));
+    }
+
+    #[test]
+    fn a_short_log_extends_the_interval_unless_a_checkpoint_is_awaited() {
+        let some = SinceCheckpoint { log_blocks: 1, age_ms: 30_000, ..NOTHING };
+        assert_eq!(due(some), None);
+        let awaited = SinceCheckpoint { is_awaited: true, ..some };
+        assert_eq!(due(awaited), Some(CheckpointReason::Interval));
+        let error = SinceCheckpoint { has_new_error_kind: true, ..some };
+        assert_eq!(due(error), Some(CheckpointReason::Interval));
+        let short = Duration::from_secs(1);
+        assert_eq!(in_background(some, CACHE, short), Some(CheckpointReason::Interval));
     }
 
     #[test]

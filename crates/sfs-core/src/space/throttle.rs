@@ -16,6 +16,9 @@ const WRITE_BACK_PARTS: usize = 8;
 /// Number of blocks, written without finding as much garbage, at which a writer has to clean.
 const CLEAN_DEBT_BLOCKS: u64 = 64;
 
+/// Largest debt: the writes of a few requests, so that no request pays for a long time in which nothing could be cleaned.
+const DEBT_BLOCKS_MAX: u64 = 1024;
+
 /// Marks of a write buffer: see the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteBufferMarks {
@@ -80,9 +83,11 @@ impl CleaningPace {
         self.debt_blocks.store(0, Ordering::Relaxed);
     }
 
-    /// Adds `blocks` to the debt; returns whether it is high enough to clean for it.
+    /// Adds `blocks` to the debt, up to [`DEBT_BLOCKS_MAX`]; returns whether it is high enough to clean for it.
     pub(super) fn add_debt(&self, blocks: u64) -> bool {
-        self.debt_blocks.fetch_add(blocks, Ordering::Relaxed) + blocks >= CLEAN_DEBT_BLOCKS
+        let grown = |debt: u64| Some((debt + blocks).min(DEBT_BLOCKS_MAX));
+        let _ = self.debt_blocks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown);
+        self.is_in_debt()
     }
 
     /// Returns whether the debt is high enough to clean for it.

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use super::admission::Admitted;
 use super::checkpoint_due::{self, DELTA_CHANGES_MAX};
-use super::control::{SpaceControl, ignore_shortage};
+use super::control::{SpaceControl, StepResult, ignore_shortage};
 use super::outlook::Outlook;
-use crate::clean::ReadStep;
 use crate::clean::watermarks::{Urgency, garbage, urgency};
+use crate::clean::{CleaningRound, GarbageBlocks, ReadStep};
 use crate::log::LogState;
 use crate::metadata::NODE_READS_MAX;
 use crate::reserves::{COMMIT_SEGMENTS, cleaning_segments};
@@ -16,6 +16,9 @@ use crate::{Error, Result};
 
 /// Maximum number of commits by which one request tries to make room for itself.
 const COMMITS_MAX: usize = 4;
+
+/// Maximum number of steps of cleaning for one request of a writer, each of up to 1 MiB: a bound on its wait.
+const WRITER_STEPS_MAX: u32 = 8;
 
 impl SpaceControl {
     /// Counts a request by a user: background cleaning yields to it.
@@ -159,41 +162,62 @@ impl SpaceControl {
         }
     }
 
-    /// Cleans until as much garbage is found as a writer has put `blocks` into the write buffer, if segments are short.
+    /// Cleans for the `blocks` that a writer has put into the write buffer, if segments are short: until as much garbage
+    /// is found as was written, in at most [`WRITER_STEPS_MAX`] steps. The next writers pay the rest.
     pub(crate) fn clean_for_writer(&self, blocks: u64) -> Result<()> {
         self.pace.note_request();
-        let layout = &self.superblock.layout;
-        let (is_due, garbage) = {
-            let Some(metadata) = self.metadata.try_read() else { return Ok(()) };
-            if urgency(layout, &metadata) < Urgency::Critical {
-                self.pace.clear_debt();
-                return Ok(());
-            }
-            (self.pace.add_debt(blocks), garbage(layout, &metadata))
-        };
-        if !is_due || self.cleaner.is_futile(garbage, Urgency::Critical) {
+        let Some((urgency, garbage)) = self.shortage() else { return Ok(()) };
+        if urgency < Urgency::Critical || self.cleaner.is_futile(garbage, Urgency::Critical) {
+            self.pace.clear_debt();
             return Ok(());
         }
-        self.counters.stalls.fetch_add(1, Ordering::Relaxed);
+        if !self.pace.add_debt(blocks) {
+            return Ok(());
+        }
         let mut round = self.cleaner.lock_round();
-        while self.pace.is_in_debt() {
-            let outcome = match self.cleaner.read_step(&mut round) {
-                ReadStep::Read { garbage_blocks } => {
-                    self.pace.pay_debt(garbage_blocks);
-                    continue;
-                }
-                ReadStep::RoundComplete => self.commit_round(&mut self.log.lock(), &mut round),
-                // Segments that were cleaned make room for other victims once they are released.
-                ReadStep::NoVictim => self.release_drained_segments(&mut self.log.lock()),
-            };
-            match outcome {
-                Ok(true) => {}
+        let mut steps = 0;
+        while self.pace.is_in_debt() && steps < WRITER_STEPS_MAX && !self.health.has_stopped() {
+            steps += 1;
+            if let ReadStep::Read { garbage_blocks } = self.cleaner.read_step(&mut round) {
+                self.pace.pay_debt(garbage_blocks);
+                continue;
+            }
+            match self.finish_step_of_writer(&mut round) {
+                Ok(true) if self.shortage().is_none_or(|(u, _)| u == Urgency::Critical) => {}
                 Err(StepError::Failed(error)) if self.health.has_stopped() => return Err(error),
-                // Cleaning gains nothing now. An error in blocks of other files does not prevent this write.
+                // Segments are not short any more, or cleaning gains nothing. An error in blocks of other files does not
+                // prevent this write.
                 _ => self.pace.clear_debt(),
             }
         }
+        if steps > 0 {
+            self.counters.stalls.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(())
+    }
+
+    /// Returns how urgent cleaning is, and the garbage; `None` if another thread changes metadata.
+    fn shortage(&self) -> Option<(Urgency, GarbageBlocks)> {
+        let layout = &self.superblock.layout;
+        let metadata = self.metadata.try_read()?;
+        Some((urgency(layout, &metadata), garbage(layout, &metadata)))
+    }
+
+    /// Commits the round of a writer; without one, releases the segments that were cleaned, which makes room for other
+    /// victims. Returns whether to go on.
+    fn finish_step_of_writer(&self, round: &mut CleaningRound) -> StepResult<bool> {
+        let goes_on = if !round.is_empty() {
+            self.commit_round(&mut self.log.lock(), round)?
+        } else if self.metadata.read().usage.releasable_count() > 0 {
+            self.release_drained_segments(&mut self.log.lock())?
+        } else {
+            false
+        };
+        if !goes_on && !self.cleaner.waits_for_checkpoint() {
+            let garbage = garbage(&self.superblock.layout, &self.metadata.read());
+            self.cleaner.note_futile(garbage, Urgency::Critical);
+        }
+        Ok(goes_on)
     }
 
     /// Makes room before metadata is changed: writes back when too much has changed for memory or

@@ -14,12 +14,15 @@ pub(super) const PAUSE: Duration = Duration::from_millis(500);
 /// no request reports.
 const PAUSE_SHORT: Duration = Duration::from_millis(40);
 
-/// Maximum number of consecutive commits after pauses.
+/// Maximum number of consecutive commits after pauses, where sync(2) arrives.
 const PAUSES_MAX: u32 = 4;
 
-/// Time after which another commit may follow a pause. Commits after pauses are not more frequent in the long run than
-/// those of a program that never pauses: a line a second in a log costs a commit every five seconds.
-const PAUSE_EVERY_MS: i64 = 5_000;
+/// Number of commits after short pauses, where sync(2) does not arrive; [`PAUSES_MAX`] more follow longer pauses.
+const SHORT_PAUSES_MAX: u32 = 4;
+
+/// Shortest time after which another commit may follow a pause. Commits after pauses are not more frequent in the long
+/// run than those of a program that never pauses: a line a second in a log costs a commit every five seconds.
+const PAUSE_EVERY: Duration = Duration::from_secs(5);
 
 /// Time after which unused memory is returned to the system. The return of memory that is needed
 /// again sooner would only cost time.
@@ -47,26 +50,42 @@ struct Times {
     checkpoint: i64,
     sweep: i64,
     memory_release: i64,
-    /// Number of commits that followed a pause and still count, at most [`PAUSES_MAX`].
-    pauses: u32,
-    /// Time at which one of these commits was last discounted.
+    /// Number of commits that still count against those after pauses.
+    commits: u32,
+    /// Time up to which these commits were discounted.
     discounted: i64,
+}
+
+/// How soon dirty data is made durable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CommitPace {
+    /// Longest time that it waits.
+    pub(super) interval: Duration,
+    /// `true` if a short pause suffices: for a mount that sync(2) does not reach.
+    pub(super) is_soon: bool,
 }
 
 impl Times {
     /// Returns the pause after which a commit is due; `None` if pauses have caused enough commits.
-    fn pause(&mut self, commits_soon: bool, now: i64) -> Option<Duration> {
-        let ago = now.saturating_sub(self.discounted);
-        if !(0..PAUSE_EVERY_MS).contains(&ago) {
-            let count = u32::try_from(ago / PAUSE_EVERY_MS).unwrap_or(PAUSES_MAX);
-            self.pauses = self.pauses.saturating_sub(count);
-            self.discounted = now;
+    fn pause(&mut self, pace: CommitPace, now: i64) -> Option<Duration> {
+        self.discount(whole_millis(pace.interval.max(PAUSE_EVERY)), now);
+        let short = if pace.is_soon { SHORT_PAUSES_MAX } else { 0 };
+        match self.commits {
+            commits if commits < short => Some(PAUSE_SHORT),
+            commits if commits < short + PAUSES_MAX => Some(PAUSE),
+            _ => None,
         }
-        match (commits_soon, self.pauses < PAUSES_MAX) {
-            (true, true) => Some(PAUSE_SHORT),
-            // The pause may follow a sync(2) that does not reach the volume.
-            (true, false) | (false, true) => Some(PAUSE),
-            (false, false) => None,
+    }
+
+    /// Discounts a commit for each `every` milliseconds that have passed.
+    fn discount(&mut self, every: i64, now: i64) {
+        let count = now.saturating_sub(self.discounted) / every;
+        if count < 0 || count > i64::from(PAUSES_MAX + SHORT_PAUSES_MAX) {
+            // A long rest, or the clock was set.
+            (self.commits, self.discounted) = (0, now);
+        } else {
+            self.commits = self.commits.saturating_sub(count as u32);
+            self.discounted += count * every;
         }
     }
 }
@@ -87,15 +106,14 @@ impl Schedule {
         self.is_closed.store(true, Ordering::Release);
     }
 
-    /// Returns whether a commit is due: after `interval`, after a pause in writing, or if the clock
-    /// was set back. `is_changed` is `true` if data or metadata has to be written, and
-    /// `is_unflushed` if the log has to be flushed; `changes` is the number of changes so far. A
-    /// pause counts within limits; with `commits_soon` a short one suffices.
+    /// Returns whether a commit is due: after the interval of `pace`, after a pause in writing, or if
+    /// the clock was set back. `is_changed` is `true` if data or metadata has to be written, and
+    /// `is_unflushed` if the log has to be flushed; `changes` is the number of changes so far.
     pub(super) fn is_commit_due(
         &self,
         (is_changed, is_unflushed): (bool, bool),
         changes: u64,
-        (interval, commits_soon): (Duration, bool),
+        pace: CommitPace,
         now: Timestamp,
     ) -> bool {
         let now = millis(now);
@@ -109,21 +127,20 @@ impl Schedule {
             times.active = now;
         }
         let since = *times.waiting_since.get_or_insert(now);
-        let has_passed = |from: i64, interval: Duration| {
-            now.saturating_sub(from) >= i64::try_from(interval.as_millis()).unwrap_or(i64::MAX)
-        };
-        let (active, pause) = (times.active, times.pause(commits_soon, now));
+        let has_passed = |from: i64, time: Duration| now.saturating_sub(from) >= whole_millis(time);
+        let is_overdue = has_passed(since, pace.interval) || now < since;
+        let (active, pause) = (times.active, times.pause(pace, now));
         let has_paused = is_changed && pause.is_some_and(|pause| has_passed(active, pause));
-        // Where sync(2) does not arrive, only commits after short pauses count.
-        if has_paused && !(commits_soon && has_passed(active, PAUSE)) {
-            times.pauses += 1;
+        let is_due = has_paused || is_overdue;
+        if is_due {
+            times.commits = (times.commits + 1).min(SHORT_PAUSES_MAX + PAUSES_MAX);
         }
-        has_paused || has_passed(since, interval) || now < since
+        is_due
     }
 
     /// Returns the time until the next check for a due commit, while something waits.
-    pub(super) fn next_look(&self, commits_soon: bool, now: Timestamp) -> Duration {
-        self.times.lock().pause(commits_soon, millis(now)).unwrap_or(PAUSE) / 2
+    pub(super) fn next_look(&self, pace: CommitPace, now: Timestamp) -> Duration {
+        self.times.lock().pause(pace, millis(now)).unwrap_or(PAUSE) / 2
     }
 
     /// Records that a commit was attempted.
@@ -156,6 +173,10 @@ impl Schedule {
     pub(super) fn is_memory_release_due(&self, now: Timestamp) -> bool {
         is_due(&mut self.times.lock().memory_release, RELEASE_MEMORY_MS, now)
     }
+}
+
+fn whole_millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn millis(time: Timestamp) -> i64 {

@@ -88,7 +88,7 @@ fn log_for_an_hour(gap_ms: u64, commits_soon: bool) -> (u64, u64) {
     (counters.device_bytes_written, counters.commits)
 }
 
-/// Commits after short pauses cost a program that writes a log at most 1 % more written bytes, at
+/// Commits after short pauses cost a program that writes a log at most 2 % more written bytes, at
 /// any interval between the writes.
 #[test]
 fn commits_after_short_pauses_cost_little() {
@@ -97,7 +97,7 @@ fn commits_after_short_pauses_cost_little() {
         let (soon_bytes, soon_commits) = log_for_an_hour(gap_ms, true);
         println!("{gap_ms} ms: {bytes} bytes, {commits} commits; {soon_bytes}, {soon_commits}");
         assert!(
-            soon_bytes * 100 <= bytes * 101,
+            soon_bytes * 100 <= bytes * 102,
             "{gap_ms} ms: {bytes} bytes in {commits} commits, {soon_bytes} in {soon_commits}"
         );
     }

@@ -2,6 +2,7 @@
 //! filesystem on a device in RAM. The same arguments give the same figures on every machine.
 
 use anyhow::Result;
+use serde::Serialize;
 use sfs_core::policy;
 use sfs_core::request::VolumeOptions;
 use sfs_lab::in_memory::{Job, JobCounts};
@@ -49,6 +50,26 @@ pub(crate) struct Arguments {
     /// Seed of the workload.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Figures of a run: parts of bytes for each byte that the workload wrote, and numbers.
+#[derive(Serialize)]
+struct Report {
+    device: f64,
+    data: f64,
+    moved: f64,
+    metadata: f64,
+    summaries: f64,
+    checkpoints: u64,
+    segments_cleaned: u64,
+    stalls: u64,
+    live_blocks: u32,
+    segments: u32,
+    segment_blocks: u32,
+    withheld_segments: f64,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -70,23 +91,42 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         },
     };
     let counts = job.run(&Source::open(&arguments.workload)?, arguments.seed)?;
-    output::print(text(&counts))?;
+    let report = Report::of(&counts);
+    let text = match arguments.json {
+        true => format!("{}\n", serde_json::to_string_pretty(&report)?),
+        false => report.text(),
+    };
+    output::print(text)?;
     Ok(())
 }
 
-fn text(counts: &JobCounts) -> String {
-    let JobCounts { written_bytes, counters } = counts;
-    let part = |bytes: u64| bytes as f64 / *written_bytes as f64;
-    format!(
-        "{:.4} on the device: data {:.4}, moved {:.4}, metadata {:.4}, summaries {:.4}; \
-         {} checkpoints, {} segments cleaned, {} stalls\n",
-        part(counters.device_bytes_written),
-        part(counters.data_bytes),
-        part(counters.cleaning_bytes),
-        part(counters.metadata_bytes),
-        part(counters.summary_bytes),
-        counters.checkpoints,
-        counters.segments_cleaned,
-        counters.stalls,
-    )
+impl Report {
+    fn of(counts: &JobCounts) -> Self {
+        let JobCounts { written_bytes, counters, .. } = counts;
+        let part = |bytes: u64| bytes as f64 / *written_bytes as f64;
+        Self {
+            device: part(counters.device_bytes_written),
+            data: part(counters.data_bytes),
+            moved: part(counters.cleaning_bytes),
+            metadata: part(counters.metadata_bytes),
+            summaries: part(counters.summary_bytes),
+            checkpoints: counters.checkpoints,
+            segments_cleaned: counters.segments_cleaned,
+            stalls: counters.stalls,
+            live_blocks: counts.live_blocks,
+            segments: counts.segments,
+            segment_blocks: counts.segment_blocks,
+            withheld_segments: counts.withheld_segments,
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self { device, data, moved, metadata, summaries, .. } = self;
+        let Self { checkpoints, segments_cleaned, stalls, withheld_segments, .. } = self;
+        format!(
+            "{device:.4} on the device: data {data:.4}, moved {moved:.4}, metadata {metadata:.4}, \
+             summaries {summaries:.4}; {checkpoints} checkpoints, {segments_cleaned} segments \
+             cleaned, {stalls} stalls, {withheld_segments:.1} segments withheld\n"
+        )
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use sfs_lab::block_trace::{BlockTrace, Syncs, TraceRecord, TraceStatistics};
 use sfs_lab::flash::{FlashOutcome, FlashReplay};
@@ -79,6 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let trace = shifted(BlockTrace::open(&arguments.trace)?, arguments.shift);
     let syncs = arguments.sync_writes.map_or(Syncs::Flushes, Syncs::EveryWrites);
     let logical_block = arguments.logical_block.unwrap_or(erase_block);
+    ensure!(logical_block > 0, "--logical-block 0: a logical block has at least one byte");
     let statistics = TraceStatistics::of(&trace, logical_block, syncs);
     let outcome = match arguments.statistics {
         true => None,

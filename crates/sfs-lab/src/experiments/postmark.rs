@@ -120,9 +120,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     with_bar(|progress| {
         for (no, (name, files, sizes, transactions)) in WORKLOADS.into_iter().enumerate() {
             let postmark = Postmark {
-                files: files / arguments.scale,
+                files: (files / arguments.scale).max(1),
                 sizes,
-                transactions: transactions / arguments.scale,
+                transactions: (transactions / arguments.scale).max(1),
                 folders: 0,
                 sync_bytes: WRITE_BACK_BYTES / u64::from(arguments.scale),
             };

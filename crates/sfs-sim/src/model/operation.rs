@@ -194,9 +194,9 @@ impl Chooser<'_> {
             84..=88 => VolumeOperation::SyncFile { ino: self.ino() },
             89 => VolumeOperation::SyncAll,
             90 => VolumeOperation::SetLabel { label: self.label() },
-            91..=98 => {
-                VolumeOperation::Work { millis: self.random.pick(&[0, 10, 300, 600, 6000, 40_000]) }
-            }
+            91..=98 => VolumeOperation::Work {
+                millis: self.random.pick(&[0, 10, 300, 600, 6000, 310_000]),
+            },
             _ if limits.reopens && self.random.one_in(4) => {
                 VolumeOperation::Reopen { close: self.random.one_in(2) }
             }

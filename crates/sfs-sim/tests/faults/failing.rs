@@ -99,7 +99,7 @@ fn any_failed_request_neither_panics_nor_loses_synced_data() {
                     write(&volume, entry.ino, round)?;
                     volume.sync_file(entry.ino)?;
                     assert!(volume.read(synced, 0, 30_000)?.as_bytes() == [1; 20_000]);
-                    settle(&volume, after(40_000 * u64::from(round + 1)))?;
+                    settle(&volume, after(310_000 * u64::from(round + 1)))?;
                 }
                 volume.close()
             };
