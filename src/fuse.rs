@@ -2,7 +2,7 @@
 //! into a reply.
 //!
 //! [`dispatch`] maps operations to methods of [`FuseShell`], which are in `name_operations`,
-//! `file_operations` and `shutdown`. The shell also decides which operations the kernel must not
+//! `file_operations`, and for ioctl(2) in the files that `ioctl` names. The shell also decides which operations the kernel must not
 //! request again (ENOSYS), when a file bypasses the kernel's cache ([`free_space`]), and which
 //! writes are refused because of a loss. The shell records data that was lost in write-back
 //! ([`lost_writeback`]) and reports the loss to every writer once ([`open_handles`]).
@@ -14,14 +14,17 @@ mod file_operations;
 mod free_space;
 mod fuse_shell;
 mod inode_attributes;
+mod inode_flags;
 mod inode_paths;
 mod invalidations;
+mod ioctl;
 mod lost_writeback;
 mod name_operations;
 mod open_handles;
 mod privileges;
 mod reply_result;
 mod shutdown;
+mod volume_ioctl;
 
 pub(crate) use dispatch::{WRITE_MAX, background_max};
 pub(crate) use fuse_shell::FuseShell;

@@ -5,11 +5,11 @@
 //!
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
-//! 1. one module for each task of a program: [`remount`], [`unmount`], [`stat`], [`mount_session`];
+//! 1. one module for each task of a program: [`remount`], [`unmount`], [`stat`], [`freeze_command`], [`mount_session`];
 //! 2. `control`: the socket between those programs and the daemon of a mount; `waiting_requests`;
 //! 3. [`stat_report`]: the numbers of a volume;
 //! 4. [`transport`]: carries requests between the kernel and the shell;
-//! 5. `fuse`: the shell, which turns requests into calls of the volume;
+//! 5. `fuse`: the shell, which turns requests into calls of the volume; [`freeze`]: the gate for requests that change it;
 //! 6. `background`, `bdi`, `memory_budget`, `mount`, [`mount_options`]: the background thread, the kernel's settings
 //!    for a mount, budgets that fit the memory, the kernel's tree of mounts, `-o`;
 //! 7. [`program`], `ready_pipe`, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, `kernel_release`, [`exit_error`].
@@ -20,6 +20,8 @@ mod bdi;
 mod control;
 pub mod exit_error;
 mod file_clock;
+pub mod freeze;
+pub mod freeze_command;
 mod fuse;
 mod kernel_release;
 mod logging;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nix::mount::MsFlags;
 use sfs_core::policy::{self, GROUPING_POLICIES, GROUPS_MAX, VICTIM_POLICIES};
-use sfs_core::request::{ErrorReaction, Remainder};
+use sfs_core::request::{AccessTimePolicy, ErrorReaction, Remainder};
 use sfs_fuse::AsyncDio;
 use sfs_system::parse_size;
 
@@ -54,7 +54,7 @@ impl Default for MountOptions {
     fn default() -> Self {
         Self {
             volume: sfs_core::request::VolumeOptions::default(),
-            flags: MsFlags::MS_NOATIME,
+            flags: MsFlags::MS_RELATIME,
             writeback: true,
             async_dio: AsyncDio::default(),
             sync: SyncPolicy::Never,
@@ -82,6 +82,7 @@ impl MountOptions {
                 return Err(foreign::refusal(option.trim()));
             }
         }
+        options.volume.read_only |= options.volume.skip_recovery;
         options.flags.set(MsFlags::MS_RDONLY, options.volume.read_only);
         Ok(options)
     }
@@ -166,12 +167,14 @@ impl MountOptions {
             "noexec" => (MsFlags::MS_NOEXEC, true),
             "symfollow" => (MS_NOSYMFOLLOW, false),
             "nosymfollow" => (MS_NOSYMFOLLOW, true),
-            "diratime" | "atime" | "relatime" | "strictatime" | "nostrictatime" | "lazytime"
-            | "nolazytime" => {
-                (MsFlags::empty(), true) // Reading never changes a time.
+            "atime" | "relatime" | "nostrictatime" => {
+                return self.take_access_times(AccessTimePolicy::Relative);
             }
+            "strictatime" => return self.take_access_times(AccessTimePolicy::Strict),
+            "noatime" => return self.take_access_times(AccessTimePolicy::Never),
+            // Times of access always wait in memory, and directories have none.
+            "lazytime" | "nolazytime" | "diratime" | "nodiratime" => (MsFlags::empty(), true),
             "nomand" | "noiversion" => (MsFlags::empty(), true), // SFS has neither.
-            "noatime" | "nodiratime" => (MsFlags::MS_NOATIME, true),
             "sync" => (MsFlags::MS_SYNCHRONOUS, true),
             "async" => (MsFlags::MS_SYNCHRONOUS, false),
             _ => return self.take_own_flag(name),
@@ -185,12 +188,26 @@ impl MountOptions {
         true
     }
 
+    /// Sets the reading that moves times of access. The kernel shows the flag, and leaves the times to the daemon.
+    fn take_access_times(&mut self, policy: AccessTimePolicy) -> bool {
+        self.volume.access_times = policy;
+        let flag = match policy {
+            AccessTimePolicy::Never => MsFlags::MS_NOATIME,
+            AccessTimePolicy::Relative => MsFlags::MS_RELATIME,
+            AccessTimePolicy::Strict => MsFlags::MS_STRICTATIME,
+        };
+        self.flags.remove(MsFlags::MS_NOATIME | MsFlags::MS_RELATIME | MsFlags::MS_STRICTATIME);
+        self.flags.insert(flag);
+        true
+    }
+
     fn take_own_flag(&mut self, name: &str) -> bool {
         match name {
             "ro" => self.volume.read_only = true,
             "rw" => self.volume.read_only = false,
             "dirsync" if self.sync == SyncPolicy::Never => self.sync = SyncPolicy::Names,
             "dirsync" => {}
+            "norecovery" => self.volume.skip_recovery = true,
             "discard" => self.volume.discard = true,
             "nodiscard" => self.volume.discard = false,
             "writeback" => self.writeback = true,

@@ -25,6 +25,7 @@ use crate::background::{Background, Waker};
 use crate::bdi::{self, BackingDevice};
 use crate::control::{ControlClient, ControlHandler, ControlServer};
 use crate::exit_error::{self, ExitError};
+use crate::freeze::{Freezer, ThawReason};
 use crate::fuse::FuseShell;
 use crate::kernel_release;
 use crate::logging;
@@ -144,7 +145,10 @@ fn serve(
     let name = path.display().to_string();
     let waker = Arc::new(Waker::default());
     let bdi = Arc::new(BackingDevice::default());
-    let shell = FuseShell::new(volume.clone(), waker.clone(), bdi.clone(), &options, name.clone());
+    let mut shell =
+        FuseShell::new(volume.clone(), waker.clone(), bdi.clone(), &options, name.clone());
+    let freezer = Freezer::new(volume.clone(), waker.clone(), name.clone());
+    shell.set_gate(freezer.gate());
     let lost_writeback = shell.lost_writeback();
     device.yield_claim();
     let target = MountTarget { device: path, is_block_device, dir };
@@ -161,12 +165,17 @@ fn serve(
     tracing::info!("{name}: transport {transport}: {reason}");
     warn_about(&volume, &name);
     let no_thread = |error| ExitError::system(format_args!("cannot start a thread: {error}"));
-    own.unmount_on(signals)?;
+    let thawing = freezer.clone();
+    own.unmount_on(signals, move || {
+        thawing.thaw(ThawReason::Unmount);
+    })?;
     let background = Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone());
     let background = background.map_err(no_thread)?;
     let is_over = Arc::new(Mutex::new(false));
     let control = start_control(dir, own.number(), |number| ControlHandler {
         volume: volume.clone(),
+        freezer: freezer.clone(),
+        opened: device.clone(),
         waker,
         bdi: bdi.clone(),
         before,
@@ -196,6 +205,7 @@ fn serve(
     own.end();
     background.stop();
     *is_over.lock() = true;
+    freezer.thaw(ThawReason::Unmount);
     let closed = close(&volume, &name);
     // Finding the names of files with lost data may read the whole tree, so it comes after all data has been written.
     let lost = lost_writeback.report(&volume, dir);

@@ -57,7 +57,12 @@ pub fn remount(request: &RemountRequest<'_>) -> Result<(), ExitError> {
     if request.fake {
         return Ok(());
     }
+    if !flags.contains(MsFlags::MS_RDONLY) {
+        let wait_max = Instant::now() + REST_WAIT_MAX;
+        expect(&mount, connect(&mount)?.ask_until(&ControlRequest::BeginWriting, wait_max))?;
+    }
     change(&mount, flags)?;
+    expect(&mount, connect(&mount)?.ask(&ControlRequest::Changed))?;
     if let Some(inflight) = inflight {
         inflight.wait_for_none(&mount.dir)?;
         let wait_max = Instant::now() + REST_WAIT_MAX;

@@ -138,10 +138,63 @@ fn mounted_volumes_refuse_remounts_with_fixed_options() {
     expect_failure(&try_to("ro"), MOUNT, "its daemon has died");
     mount.detach();
     let mount = volume.mount("ro");
-    expect_failure(&try_to("rw"), MOUNT, "was mounted read-only; unmount it");
     expect_read_only(&mount);
     remount(&volume, "ro,nosuid");
     mount.unmount();
+}
+
+/// A volume that was mounted read-only after a crash becomes writable, and read-only again.
+#[test]
+fn mounted_volumes_become_writable_by_a_remount() {
+    if !can_mount() {
+        return;
+    }
+    for volume in [TestVolume::new(SIZE), TestVolume::placed(SIZE, "greedy-space")] {
+        let mount = volume.mount("");
+        let names = |dir: &Path| fs::read_dir(dir).expect("a listing").count();
+        fs::write(mount.dir.join("synced"), [1; 30_000]).expect("writing");
+        File::open(mount.dir.join("synced")).and_then(|file| file.sync_all()).expect("a sync");
+        mount.kill();
+        mount.detach();
+        let before = fs::read(&volume.device).expect("the image");
+
+        let mount = volume.mount("norecovery");
+        expect_read_only(&mount);
+        assert_eq!(names(&mount.dir), 0, "the last checkpoint is that of the mount");
+        let refused = sfs_mount(&volume.device, &volume.dir, "remount,rw");
+        expect_failure(&refused, MOUNT, "was mounted with norecovery");
+        mount.unmount();
+        let mount = volume.mount("ro");
+        expect_read_only(&mount);
+        let open = File::open(mount.dir.join("synced")).expect("opening");
+        assert!(fs::read(&volume.device).expect("the image") == before, "nothing is written");
+
+        let device = volume.device.clone();
+        let reader = sfs_device::FileDevice::open(&device, sfs_device::Access::ReadOnly);
+        let refused = sfs_mount(&volume.device, &volume.dir, "remount,rw");
+        expect_failure(&refused, MOUNT, "is mounted or in use");
+        drop(reader.expect("an image has several readers"));
+        remount(&volume, "rw");
+        let writer = sfs_device::FileDevice::open(&device, sfs_device::Access::ReadOnly);
+        assert!(writer.is_err(), "the volume is locked for writing");
+        fs::write(mount.dir.join("new"), [2; 30_000]).expect("writing");
+        fs::write(mount.dir.join("synced"), [3; 30_000]).expect("writing");
+        fs::remove_file(mount.dir.join("new")).expect("removing");
+        drop(open);
+        remount(&volume, "ro");
+        expect_read_only(&mount);
+        remount(&volume, "rw");
+        fs::write(mount.dir.join("again"), [4; 30_000]).expect("writing");
+        File::open(mount.dir.join("again")).and_then(|file| file.sync_all()).expect("a sync");
+        mount.kill();
+        mount.detach();
+        volume.check();
+        let mount = volume.mount("");
+        assert_eq!(fs::read(mount.dir.join("synced")).expect("reading"), [3; 30_000]);
+        assert_eq!(fs::read(mount.dir.join("again")).expect("reading"), [4; 30_000]);
+        mount.unmount();
+        volume.check();
+    }
 }
 
 #[test]

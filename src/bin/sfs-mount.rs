@@ -14,9 +14,12 @@ use sfs::transport;
 
 const OPTIONS: &str = "\
 Mount options:
-  ro, rw, nosuid, nodev, noexec, nosymfollow, noatime
-                        as for every filesystem; reading never changes times; only root can use
-                        nosymfollow
+  ro, rw, nosuid, nodev, noexec, nosymfollow
+                        as for every filesystem; only root can use nosymfollow
+  relatime, noatime, strictatime  reading moves a file's time of access once after each change and
+                        once a day, never, or always (relatime); the time waits in memory
+  norecovery            mount the last checkpoint, read-only, without the log since then, and write
+                        nothing
   sync, dirsync         make every operation, or every operation on names, durable before it returns
   write_buffer=SIZE     memory for data that waits to be written (64M, less where
                         memory is short)
@@ -39,7 +42,8 @@ Mount options:
   threads=N             threads that serve requests, 1..64 (one for each core, two to 14, and two;
                         with io_uring twice as many)
   allow_other           let other users access the mount of an ordinary user
-  remount               change ro, rw, suid, dev, exec and symfollow of a mount; only root can";
+  remount               change ro, rw, suid, dev, exec, symfollow and the times of access of a
+                        mount; only root can";
 
 #[derive(Parser)]
 #[command(name = "sfs-mount", version, disable_version_flag = true, after_help = OPTIONS)]

@@ -4,25 +4,35 @@
 //! [`ControlHandler::is_over`] is locked while a client's request writes. The kernel's mount is
 //! never changed here, but by `sfs-mount -o remount`.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use sfs_core::request::LifetimeTotals;
 use sfs_core::{Error, Volume};
-use sfs_system::mountinfo::{self, DeviceNumber};
+use sfs_device::FileDevice;
+use sfs_system::mountinfo::{self, DeviceNumber, MountRecord};
 
 use super::messages::{ControlReply, ControlRequest};
 use super::server::HandleRequest;
 use crate::background::Waker;
 use crate::bdi::BackingDevice;
 use crate::exit_error::ExitError;
+use crate::file_clock;
+use crate::freeze::{FREEZE_SECS_MAX, Freezer, ThawReason};
+use crate::mount::explain;
 use crate::mount_options::MountOptions;
+use crate::mount_options::remount::access_times_of;
 use crate::stat_report::VolumeReport;
 use crate::transport::ActiveTransport;
 
 /// State of a mount that requests need.
 pub(crate) struct ControlHandler {
     pub(crate) volume: Arc<Volume>,
+    pub(crate) freezer: Freezer,
+    /// The device, to be opened for writing.
+    pub(crate) opened: Arc<FileDevice>,
     pub(crate) waker: Arc<Waker>,
     pub(crate) bdi: Arc<BackingDevice>,
     /// Totals of earlier mounts.
@@ -54,6 +64,10 @@ impl HandleRequest for ControlHandler {
             }
             ControlRequest::Watch => return ControlReply::Watching,
             ControlRequest::Allow(list) => self.allow(list).map(|()| ControlReply::Allowed),
+            ControlRequest::BeginWriting => self.begin_writing().map(|()| ControlReply::Allowed),
+            ControlRequest::Changed => self.note_change().map(|()| ControlReply::Allowed),
+            ControlRequest::Freeze(secs) => self.freeze(*secs).map(|()| ControlReply::Frozen),
+            ControlRequest::Thaw => self.thaw().map(|()| ControlReply::Thawed),
             ControlRequest::Rest => self.rest().map(|()| ControlReply::Resting),
         };
         outcome.unwrap_or_else(ControlReply::from)
@@ -71,23 +85,87 @@ impl ControlHandler {
         if self.is_write_protected {
             return Err(ExitError::mount(format_args!("{device}: is write-protected")));
         }
-        if self.options.volume.read_only {
+        if self.options.volume.skip_recovery {
             return Err(ExitError::mount(format_args!(
-                "{device}: was mounted read-only; unmount it and mount it with -o rw"
+                "{device}: was mounted with norecovery, without its latest state; unmount it and mount it again"
             )));
         }
-        self.write_all()
+        if self.volume.is_read_only() { Ok(()) } else { self.write_all() }
+    }
+
+    /// Opens the device for writing and begins writing, if the volume was mounted read-only.
+    fn begin_writing(&self) -> Result<(), ExitError> {
+        let is_over = self.is_over.lock();
+        if *is_over {
+            let device = &self.device;
+            return Err(ExitError::mount(format_args!("{device}: is being unmounted")));
+        }
+        if self.volume.is_read_only() {
+            self.opened.allow_writing().map_err(ExitError::mount)?;
+            let begun = self.volume.begin_writing(file_clock::now(), &mut |_| {});
+            begun.map_err(|error| explain(&error, self.opened.path(), &self.opened))?;
+            self.waker.note();
+        }
+        Ok(())
+    }
+
+    /// Adopts the options of the kernel's mount.
+    fn note_change(&self) -> Result<(), ExitError> {
+        if let Some(mount) = self.mount()? {
+            self.volume.set_access_times(access_times_of(&mount));
+        }
+        Ok(())
+    }
+
+    /// Freezes the mount for at most `secs` seconds.
+    fn freeze(&self, secs: u64) -> Result<(), ExitError> {
+        let device = &self.device;
+        if !(1..=FREEZE_SECS_MAX).contains(&secs) {
+            return Err(ExitError::usage(format_args!("give 1 to {FREEZE_SECS_MAX} seconds")));
+        }
+        let mounts = mountinfo::mounts()
+            .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?;
+        let is_root =
+            |mount: &MountRecord| mount.number == self.number && mount.dir == Path::new("/");
+        if mounts.iter().any(is_root) {
+            return Err(ExitError::mount(format_args!(
+                "{device}: is the root filesystem, and every program would hang; not frozen"
+            )));
+        }
+        if mounts.iter().any(|mount| mount.number == self.number && mount.is_read_only()) {
+            return Err(ExitError::mount(format_args!(
+                "{device}: is mounted read-only, and nothing is written to it"
+            )));
+        }
+        let is_over = self.is_over.lock();
+        if *is_over {
+            return Err(ExitError::mount(format_args!("{device}: is being unmounted")));
+        }
+        self.freezer.freeze(Duration::from_secs(secs))
+    }
+
+    fn thaw(&self) -> Result<(), ExitError> {
+        if self.freezer.thaw(ThawReason::Asked) {
+            return Ok(());
+        }
+        let device = &self.device;
+        Err(ExitError::mount(format_args!(
+            "{device}: is not frozen; if it was, its time-out has passed, and a copy made since then is useless"
+        )))
+    }
+
+    fn mount(&self) -> Result<Option<MountRecord>, ExitError> {
+        mountinfo::of_number(self.number)
+            .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))
     }
 
     /// Makes everything durable and lets the background thread rest. The kernel's mount must be read-only by now.
     fn rest(&self) -> Result<(), ExitError> {
         let device = &self.device;
-        let mount = mountinfo::of_number(self.number)
-            .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?;
-        if !mount.is_some_and(|mount| mount.is_read_only()) {
+        if !self.mount()?.is_some_and(|mount| mount.is_read_only()) {
             return Err(ExitError::mount(format_args!("{device}: is mounted for writing")));
         }
-        if self.options.volume.read_only {
+        if self.volume.is_read_only() {
             return Ok(());
         }
         let step = self.waker.rest();

@@ -16,6 +16,14 @@ pub(crate) enum ControlRequest {
     Watch,
     /// Asks whether a remount with this comma list is possible.
     Allow(String),
+    /// Asks to allow changes of a volume that was mounted read-only, before the kernel's mount is made writable.
+    BeginWriting,
+    /// Announces that the kernel's mount has other options now.
+    Changed,
+    /// Asks to freeze the mount, for at most this many seconds.
+    Freeze(u64),
+    /// Asks to thaw the mount.
+    Thaw,
     /// Asks to make everything durable, and to write nothing until the next change. The kernel's mount must be
     /// read-only by then.
     Rest,
@@ -29,10 +37,14 @@ pub(crate) enum ControlReply {
     Status(Box<VolumeReport>),
     /// Reply to [`ControlRequest::Watch`].
     Watching,
-    /// Reply to [`ControlRequest::Allow`].
+    /// Reply to [`ControlRequest::Allow`], [`ControlRequest::BeginWriting`] and [`ControlRequest::Changed`].
     Allowed,
     /// Reply to [`ControlRequest::Rest`].
     Resting,
+    /// Reply to [`ControlRequest::Freeze`].
+    Frozen,
+    /// Reply to [`ControlRequest::Thaw`].
+    Thawed,
     /// Second reply to [`ControlRequest::Watch`]: everything is on the device.
     Written,
     /// Second reply to [`ControlRequest::Watch`]: this many bytes of the kernel's cache did not

@@ -9,6 +9,7 @@ use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply};
 use super::free_space;
 use super::fuse_shell::{FuseShell, TTL};
 use super::inode_attributes;
+use super::ioctl;
 use super::reply_result::{OperationResult, Refusal, ReplyBytes, ReplyResult};
 use crate::kernel_release;
 
@@ -21,6 +22,58 @@ pub(crate) const WRITE_MAX: u32 = 1 << 20;
 /// beside a stream of writes waits ten times as long.
 pub(crate) fn background_max(threads: usize) -> u16 {
     u16::try_from(2 * threads).unwrap_or(u16::MAX)
+}
+
+/// Returns whether an operation changes the volume, so that it waits while the mount is frozen. Forgetting a file and
+/// syncing change nothing while nothing else does.
+fn is_change(operation: &FuseOperation<'_>) -> bool {
+    match operation {
+        FuseOperation::Open { open_flags, .. } => open_flags.cast_signed() & libc::O_TRUNC != 0,
+        FuseOperation::Ioctl(ioctl) => ioctl::is_change(ioctl.command),
+        FuseOperation::Setattr(_)
+        | FuseOperation::Symlink { .. }
+        | FuseOperation::Mknod { .. }
+        | FuseOperation::Mkdir { .. }
+        | FuseOperation::Unlink { .. }
+        | FuseOperation::Rmdir { .. }
+        | FuseOperation::Rename { .. }
+        | FuseOperation::Link { .. }
+        | FuseOperation::Create(_)
+        | FuseOperation::Tmpfile(_)
+        | FuseOperation::Write(_)
+        | FuseOperation::Setxattr { .. }
+        | FuseOperation::Removexattr { .. }
+        | FuseOperation::Fallocate { .. }
+        | FuseOperation::CopyFileRange(_) => true,
+        FuseOperation::Lookup { .. }
+        | FuseOperation::Forget { .. }
+        | FuseOperation::BatchForget(_)
+        | FuseOperation::Getattr { .. }
+        | FuseOperation::Statx { .. }
+        | FuseOperation::Readlink
+        | FuseOperation::Read(_)
+        | FuseOperation::Statfs
+        | FuseOperation::Release(_)
+        | FuseOperation::Fsync { .. }
+        | FuseOperation::Getxattr { .. }
+        | FuseOperation::Listxattr { .. }
+        | FuseOperation::Flush { .. }
+        | FuseOperation::Opendir { .. }
+        | FuseOperation::Readdir(_)
+        | FuseOperation::Readdirplus(_)
+        | FuseOperation::Releasedir(_)
+        | FuseOperation::Fsyncdir { .. }
+        | FuseOperation::Getlk(_)
+        | FuseOperation::Setlk(_)
+        | FuseOperation::Setlkw(_)
+        | FuseOperation::Access { .. }
+        | FuseOperation::Interrupt { .. }
+        | FuseOperation::Bmap { .. }
+        | FuseOperation::Destroy
+        | FuseOperation::Poll { .. }
+        | FuseOperation::Lseek { .. }
+        | FuseOperation::Syncfs => false,
+    }
 }
 
 impl FuseShell {
@@ -54,6 +107,7 @@ impl FuseShell {
     /// Serves `request`. The data of a read may be put into `room`, if `room` is not empty.
     pub(crate) fn answer(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
         let node = request.node;
+        let _change = is_change(&request.operation).then(|| self.gate.enter());
         match self.serve(request, room) {
             Ok(answer) => Ok(answer),
             Err(Refusal::Failed(error)) => Err(self.errno(node, &error)),
@@ -91,7 +145,9 @@ impl FuseShell {
             FuseOperation::Releasedir(_) => Ok(Reply::Done),
             FuseOperation::Read(read) => self.read(node, read, room),
             FuseOperation::Write(write) => self.write(request, write),
-            FuseOperation::Fsync { handle, .. } => self.sync_opened(node, *handle),
+            FuseOperation::Fsync { handle, data_only } => {
+                self.sync_opened(node, *handle, *data_only)
+            }
             FuseOperation::Fsyncdir { .. } => self.sync_file(node),
             FuseOperation::Syncfs => self.sync_all(),
             FuseOperation::Destroy => self.destroy(),
@@ -106,6 +162,10 @@ impl FuseShell {
             FuseOperation::Removexattr { name } => self.removexattr(request, name),
             FuseOperation::Ioctl(ioctl) => self.ioctl(request, ioctl),
             FuseOperation::Lseek { offset, whence, .. } => self.seek(node, *offset, *whence),
+            FuseOperation::Bmap { .. } => {
+                self.refuse_block_address();
+                Err(Refusal::Errno(libc::ENOSYS))
+            }
             // ENOSYS, after which the kernel does not ask again. Opening a directory and close(2) need no work; the
             // kernel checks permissions and implements locks; a log cannot reserve blocks, so the C library writes
             // zeros instead; and the kernel copies data through its cache.
@@ -116,7 +176,6 @@ impl FuseShell {
             | FuseOperation::Setlk(_)
             | FuseOperation::Setlkw(_)
             | FuseOperation::Interrupt { .. }
-            | FuseOperation::Bmap { .. }
             | FuseOperation::Poll { .. }
             | FuseOperation::Fallocate { .. }
             | FuseOperation::CopyFileRange(_) => Err(Refusal::Errno(libc::ENOSYS)),

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use sfs_core::Error;
 use sfs_core::format::NAME_LEN_MAX;
-use sfs_core::request::{AttributeChanges, Seek, WriteMode};
+use sfs_core::request::{AttributeChanges, OpenMode, Seek, WriteMode};
 use sfs_device::{BLOCK_SIZE, Block};
 use sfs_fuse::{
     FuseRequest, OpenReply, OpenReplyFlags, ReadArgs, ReleaseArgs, Reply, Statfs, WriteArgs,
@@ -22,6 +22,9 @@ use crate::mount_options::SyncPolicy;
 /// about 250 bytes. Only free space limits the number of files.
 const FILES_PER_BLOCK: u64 = 16;
 
+/// O_LARGEFILE in requests of a 64-bit kernel; the constant of the C library is 0 there.
+const O_LARGEFILE: u32 = 0o100_000;
+
 impl FuseShell {
     pub(super) fn open(
         &self,
@@ -29,6 +32,9 @@ impl FuseShell {
         open_flags: u32,
         kill_privileges: bool,
     ) -> OperationResult {
+        if let Some(mode) = open_mode(open_flags) {
+            self.volume.check_open(request.node, mode)?;
+        }
         if open_flags.cast_signed() & libc::O_TRUNC != 0 {
             let changes = AttributeChanges {
                 size: Some(0),
@@ -39,6 +45,11 @@ impl FuseShell {
             self.volume.set_attributes(request.node, &changes, &caller(request))?;
             self.lost_writeback.truncated(request.node, 0);
             self.names_changed(request.node)?;
+        }
+        // The kernel opens files for itself without O_LARGEFILE. Where it has the content in its cache, no read
+        // follows.
+        if open_flags & O_LARGEFILE != 0 && self.note_access(request.node, open_flags) {
+            self.directory_changed(request.node);
         }
         Ok(Reply::Opened(self.opened(request.node, open_flags, false)))
     }
@@ -65,6 +76,8 @@ impl FuseShell {
 
     pub(super) fn read(&self, ino: u64, read: &ReadArgs, room: &mut [u8]) -> OperationResult {
         let (offset, len) = (read.offset, read.size as usize);
+        // The kernel itself asks for the time of access again after a read.
+        self.note_access(ino, read.open_flags);
         match Block::room_for(offset, len, room) {
             Some(blocks) => Ok(Reply::InPlace(self.volume.read_into(ino, offset, len, blocks)?)),
             None => Ok(Reply::Data(ReplyBytes::Content(self.volume.read(ino, offset, len)?))),
@@ -150,8 +163,9 @@ impl FuseShell {
         error
     }
 
-    /// Syncs a file for fsync(2) through a handle, and reports each loss by damage to that handle once.
-    pub(super) fn sync_opened(&self, ino: u64, handle: u64) -> OperationResult {
+    /// Syncs a file for fsync(2) through a handle, or for fdatasync(2) with `data_only`, and reports each loss by damage
+    /// to that handle once.
+    pub(super) fn sync_opened(&self, ino: u64, handle: u64, data_only: bool) -> OperationResult {
         // The kernel itself reports failed write-back to fsync(2), and has not sent this request otherwise.
         if self.handles.reported_by_fsync(ino, handle) {
             self.lost_writeback.reported(ino);
@@ -159,7 +173,10 @@ impl FuseShell {
         let Some(mut reported) = self.handles.damage_reported(ino, handle) else {
             return self.sync_file(ino);
         };
-        let outcome = self.volume.sync_file_after(ino, &mut reported);
+        let outcome = match data_only {
+            true => self.volume.sync_data_after(ino, &mut reported),
+            false => self.volume.sync_file_after(ino, &mut reported),
+        };
         self.handles.note_damage_reported(ino, handle, reported);
         outcome?;
         Ok(Reply::Done)
@@ -178,7 +195,7 @@ impl FuseShell {
     /// Makes everything durable, before umount(8) returns. An error here recurs in the last checkpoint, which
     /// reports it.
     pub(super) fn destroy(&self) -> OperationResult {
-        if !self.read_only {
+        if !self.volume.is_read_only() {
             self.volume.sync_all()?;
         }
         Ok(Reply::Done)
@@ -224,6 +241,12 @@ impl FuseShell {
             fragment_size: BLOCK_SIZE as u32,
         }
     }
+}
+
+/// Returns how a file that is opened with `open_flags` may be written to; `None` if it is opened for reading.
+fn open_mode(open_flags: u32) -> Option<OpenMode> {
+    let appends = open_flags.cast_signed() & libc::O_APPEND != 0;
+    may_write(open_flags).then_some(if appends { OpenMode::Append } else { OpenMode::Write })
 }
 
 /// Returns whether a file that was opened with `open_flags` can be written to.

@@ -7,8 +7,10 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{Caller, FileEntry};
 use sfs_core::{Error, Result, Volume};
@@ -24,6 +26,7 @@ use super::{error_to_errno, inode_attributes};
 use crate::background::Waker;
 use crate::bdi::BackingDevice;
 use crate::file_clock;
+use crate::freeze::FreezeGate;
 use crate::mount_options::{MountOptions, SyncPolicy};
 
 /// Time for which the kernel may cache names and attributes. Only this mount changes the volume, so they stay
@@ -47,7 +50,6 @@ pub(crate) struct FuseShell {
     pub(super) can_bypass_cache: bool,
     pub(super) bdi: Arc<BackingDevice>,
     pub(super) sync: SyncPolicy,
-    pub(super) read_only: bool,
     device: String,
     pub(super) lost_writeback: Arc<LostWriteback>,
     notify: Option<Box<Notify>>,
@@ -56,6 +58,11 @@ pub(crate) struct FuseShell {
     /// Maximum number of files that the kernel may refer to before it is asked to forget some.
     referenced_files_max: usize,
     failures: FailureLog,
+    pub(super) gate: Arc<FreezeGate>,
+    /// Held during a trim: one at a time.
+    pub(super) trimming: Mutex<()>,
+    /// `true` after the reason why there are no swap files was logged.
+    has_refused_swap: AtomicBool,
 }
 
 impl FuseShell {
@@ -71,12 +78,14 @@ impl FuseShell {
             volume,
             waker,
             failures,
+            gate: Arc::default(),
+            trimming: Mutex::default(),
+            has_refused_swap: AtomicBool::default(),
             writeback: options.writeback,
             async_dio: options.async_dio,
             can_bypass_cache: false,
             bdi,
             sync: options.sync,
-            read_only: options.volume.read_only,
             device,
             lost_writeback: Arc::default(),
             notify: None,
@@ -90,6 +99,11 @@ impl FuseShell {
     /// the loss to fsync(2) and close(2), and then forgets it.
     pub(crate) fn lost_writeback(&self) -> Arc<LostWriteback> {
         self.lost_writeback.clone()
+    }
+
+    /// Makes requests for changes pass `gate`.
+    pub(crate) fn set_gate(&mut self, gate: Arc<FreezeGate>) {
+        self.gate = gate;
     }
 
     /// Returns the queue of inodes whose attributes the kernel must ask for again.
@@ -112,6 +126,11 @@ impl FuseShell {
         if self.asks_before_writes() && self.handles.has_unreported_loss(ino) {
             self.invalidations.post(ino);
         }
+    }
+
+    /// Makes the kernel ask for the attributes of `ino` again, after a change that the kernel does not know of.
+    pub(super) fn attributes_changed(&self, ino: u64) {
+        self.invalidations.post(ino);
     }
 
     /// Returns whether the kernel asks for attributes, with a handle, before a write(2). Without write-back caching
@@ -201,6 +220,29 @@ impl FuseShell {
         }
     }
 
+    /// Refuses to tell where a block of a file is, and logs the reason once.
+    pub(super) fn refuse_block_address(&self) {
+        if !self.has_refused_swap.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "{}: a program asked where the blocks of a file are, as swapon(8) does; the volume moves \
+                 blocks, so files on it cannot be used for swapping",
+                self.device
+            );
+        }
+    }
+
+    /// Notes that file `ino`, which is open with `open_flags`, was read or opened for reading. Returns whether its time of
+    /// access has moved. For a write to a part of a page the kernel reads through a descriptor that cannot read.
+    pub(super) fn note_access(&self, ino: u64, open_flags: u32) -> bool {
+        // While the mount rests, nothing is written.
+        let flags = open_flags.cast_signed();
+        let is_access = flags & libc::O_ACCMODE != libc::O_WRONLY && flags & libc::O_NOATIME == 0;
+        if !is_access || self.waker.is_resting() {
+            return false;
+        }
+        self.volume.note_access(ino, file_clock::now()).unwrap_or(false)
+    }
+
     /// Logs that a process has shut the volume down.
     pub(super) fn log_shutdown(&self, pid: i32) {
         tracing::warn!(
@@ -214,9 +256,9 @@ impl FuseShell {
         self.notify = Some(notify);
     }
 
-    /// Tells the kernel of a change of directory `ino`; must be called before the reply. Attributes
-    /// that are on their way to another process were read before the change, and the kernel would
-    /// cache them for [`TTL`].
+    /// Tells the kernel that attributes of inode `ino` have changed, of a directory or the time of access of a file; must be
+    /// called before the reply. Attributes that are on their way to another process were read before the change, and
+    /// the kernel would cache them for [`TTL`].
     pub(super) fn directory_changed(&self, ino: u64) {
         if let Some(notify) = &self.notify
             && let Err(error) = notify(ino)

@@ -70,6 +70,7 @@ impl FuseShell {
             kill_privileges: asked.kill_privileges || sets_only_ctime(asked),
             // The kernel sends a time only if it differs from the last one.
             keep_times: self.writeback,
+            through_open: asked.handle.is_some_and(|handle| self.handles.may_write(ino, handle)),
         };
         let changed = self.volume.set_attributes(ino, &changes, &caller);
         let inode = changed.map_err(|error| match error {

@@ -101,6 +101,11 @@ impl OpenHandles {
         self.remove_if_reported(&mut shard, ino);
     }
 
+    /// Returns whether handle `number` of file `ino` is open for writing.
+    pub(super) fn may_write(&self, ino: u64, number: u64) -> bool {
+        self.shard(ino).open.get(&(ino, number)).is_some_and(OpenHandle::may_write)
+    }
+
     /// Returns whether file `ino` may be mapped for writing. A mapping for writing needs a handle
     /// that is open for reading as well.
     pub(super) fn may_be_mapped_for_writing(&self, ino: u64) -> bool {

@@ -10,6 +10,11 @@ pub(crate) type ReplyResult = Result<Reply<ReplyBytes>, Errno>;
 /// Result of an operation of the shell.
 pub(super) type OperationResult = Result<Reply<ReplyBytes>, Refusal>;
 
+/// Makes the reply of a command of ioctl(2) that returns `bytes`.
+pub(super) fn returned(bytes: Vec<u8>) -> OperationResult {
+    Ok(Reply::Ioctl(0, ReplyBytes::Value(bytes)))
+}
+
 /// Memory that holds the data of a reply.
 #[derive(Debug)]
 pub(crate) enum ReplyBytes {

@@ -17,20 +17,17 @@ use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 
 /// Number of the command: `XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`. The number
 /// says that the command returns a value, but in fact the command takes one.
-const SHUTDOWN: u32 = 0x8004_587d;
+pub(super) const SHUTDOWN: u32 = 0x8004_587d;
 
 /// Highest flag: data that is not durable is lost. The flags 0 and 1 make everything durable first.
 const NO_LOG_FLUSH: u32 = 2;
 
 impl FuseShell {
-    pub(super) fn ioctl(
+    pub(super) fn shut_down(
         &self,
         request: &FuseRequest<'_>,
         ioctl: &IoctlArgs<'_>,
     ) -> OperationResult {
-        if ioctl.command != SHUTDOWN {
-            return Err(Refusal::Errno(libc::ENOTTY));
-        }
         // The caller waits for the reply, so its process number cannot be reused meanwhile.
         let pid = Pid::from_raw(request.pid.cast_signed());
         if !geteuid().is_root() || !privileges::is_admin(request.pid) {
@@ -40,7 +37,7 @@ impl FuseShell {
         if flags > NO_LOG_FLUSH {
             return Err(Refusal::Errno(libc::EINVAL));
         }
-        if flags < NO_LOG_FLUSH && !self.read_only {
+        if flags < NO_LOG_FLUSH && !self.volume.is_read_only() {
             self.volume.sync_all()?;
         }
         self.volume.shut_down();

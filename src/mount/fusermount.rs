@@ -108,7 +108,7 @@ mod tests {
         let target = MountTarget { device, is_block_device: false, dir };
         let options =
             MountOptions::parse(["ro,allow_other"], false).expect("the options are known");
-        let expected = "fsname=/a\\,b\\\\c,subtype=sfs,default_permissions,ro,noatime,allow_other";
+        let expected = "fsname=/a\\,b\\\\c,subtype=sfs,default_permissions,ro,allow_other";
         assert_eq!(list(&target, &options), expected);
     }
 }

@@ -63,7 +63,7 @@ const REFUSED: [(&str, &str); 12] = [
 const NO_QUOTAS: &str = "SFS has no quotas; leave it out";
 
 /// Names of the options that a list for SFS may have, for suggestions.
-const KNOWN: [&str; 43] = [
+const KNOWN: [&str; 44] = [
     "ro",
     "rw",
     "suid",
@@ -89,6 +89,7 @@ const KNOWN: [&str; 43] = [
     "noauto",
     "defaults",
     "users",
+    "norecovery",
     "discard",
     "nodiscard",
     "writeback",
@@ -116,7 +117,7 @@ const LETTERS_MAX: usize = 2;
 const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
                     nodiscard, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
                     cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, threads=N, \
-                    allow_other, errors=continue|remount-ro";
+                    allow_other, norecovery, errors=continue|remount-ro";
 
 /// Returns whether `option`, whose part before `=` is `name`, has no effect on a mount of SFS.
 pub(super) fn is_dropped(option: &str, name: &str) -> bool {

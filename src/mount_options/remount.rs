@@ -1,7 +1,7 @@
 //! Options of a remount: flags of the kernel may change, options of the volume may not.
 
 use nix::mount::MsFlags;
-use sfs_core::request::VolumeOptions;
+use sfs_core::request::{AccessTimePolicy, VolumeOptions};
 use sfs_system::mountinfo::MountRecord;
 
 use super::{MountOptions, foreign};
@@ -34,6 +34,7 @@ impl MountOptions {
             let kernels = Self {
                 volume: VolumeOptions {
                     read_only: options.volume.read_only,
+                    access_times: options.volume.access_times,
                     ..self.volume.clone()
                 },
                 flags: options.flags,
@@ -73,6 +74,15 @@ pub(crate) fn flags_after(mount: &MountRecord, list: &str) -> MsFlags {
     }
     options.flags.set(MsFlags::MS_RDONLY, options.volume.read_only);
     options.flags
+}
+
+/// Returns the reading that moves times of access, by the options that the kernel shows for a mount.
+pub(crate) fn access_times_of(mount: &MountRecord) -> AccessTimePolicy {
+    match mount.options.split(',').find(|option| matches!(*option, "noatime" | "relatime")) {
+        Some("noatime") => AccessTimePolicy::Never,
+        Some(_) => AccessTimePolicy::Relative,
+        None => AccessTimePolicy::Strict,
+    }
 }
 
 /// Returns whether `option` is `remount`, or an option between the daemon of a FUSE mount and the

@@ -91,11 +91,16 @@ impl OwnMount {
     }
 
     /// Starts the thread that unmounts when one of `signals` arrives. A mount that is in use is
-    /// detached, and ends with its last use.
-    pub(super) fn unmount_on(&self, mut signals: Signals) -> Result<(), ExitError> {
+    /// detached, and ends with its last use. `begin` is called first.
+    pub(super) fn unmount_on(
+        &self,
+        mut signals: Signals,
+        begin: impl Fn() + Send + 'static,
+    ) -> Result<(), ExitError> {
         let own = self.clone();
         let wait = move || {
             for _ in signals.forever() {
+                begin();
                 let gone =
                     own.detach(MntFlags::empty()).or_else(|_| own.detach(MntFlags::MNT_DETACH));
                 if let Err(failure) = gone {

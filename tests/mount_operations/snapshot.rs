@@ -1,9 +1,10 @@
 //! A snapshot of all visible properties of a tree.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{lgetxattr, llistxattr};
@@ -43,7 +44,7 @@ pub(crate) fn snapshot(root: &Path) -> BTreeMap<PathBuf, Facts> {
 fn facts(path: &Path) -> Facts {
     let seen = fs::symlink_metadata(path).expect("the entry exists");
     let kind = seen.file_type();
-    let content = if kind.is_file() { fs::read(path).expect("the content") } else { Vec::new() };
+    let content = if kind.is_file() { read_quietly(path) } else { Vec::new() };
     assert!(!kind.is_file() || content.len() as u64 == seen.len(), "{}", path.display());
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
@@ -62,6 +63,14 @@ fn facts(path: &Path) -> Facts {
         target: kind.is_symlink().then(|| fs::read_link(path).expect("a target")),
         xattrs: xattrs(path),
     }
+}
+
+/// Reads a file without moving its time of access.
+pub(crate) fn read_quietly(path: &Path) -> Vec<u8> {
+    let mut content = Vec::new();
+    let file = File::options().read(true).custom_flags(libc::O_NOATIME).open(path);
+    file.and_then(|mut file| file.read_to_end(&mut content)).expect("the content");
+    content
 }
 
 fn xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {

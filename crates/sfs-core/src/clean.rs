@@ -16,4 +16,5 @@ pub(crate) mod watermarks;
 
 pub(crate) use cleaner::{Cleaner, CleanerParts, CleaningRound, ReadStep};
 pub(crate) use discards::Discards;
+pub use discards::Trim;
 pub(crate) use progress::{GarbageBlocks, StallDetector};

@@ -28,7 +28,8 @@ pub(crate) struct Health {
     is_stopped: AtomicBool,
     /// `true` after [`Health::shut_down`].
     is_shut_down: AtomicBool,
-    is_read_only: bool,
+    /// `true` if the volume was opened for reading, until [`Health::begin_writing`].
+    is_read_only: AtomicBool,
     reaction: ErrorReaction,
     /// Time of the last background step, in seconds since 1970.
     now_secs: AtomicI64,
@@ -60,7 +61,7 @@ impl Health {
             record: Mutex::new(Record { remembered, ..Record::default() }),
             is_stopped: AtomicBool::new(false),
             is_shut_down: AtomicBool::new(false),
-            is_read_only: options.read_only,
+            is_read_only: AtomicBool::new(options.read_only),
             reaction: options.on_error,
             now_secs: AtomicI64::new(0),
         }
@@ -81,10 +82,20 @@ impl Health {
         if self.is_shut_down.load(Ordering::Acquire) {
             return Err(Error::Stopped);
         }
-        if self.is_read_only || self.has_stopped() {
+        if self.is_read_only() || self.has_stopped() {
             return Err(Error::ReadOnly);
         }
         Ok(())
+    }
+
+    /// Returns whether the volume was opened for reading and is not written since.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only.load(Ordering::Acquire)
+    }
+
+    /// Allows changes of a volume that was opened for reading.
+    pub(crate) fn begin_writing(&self) {
+        self.is_read_only.store(false, Ordering::Release);
     }
 
     /// Checks that dirty data and metadata may be written back.

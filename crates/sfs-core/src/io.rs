@@ -136,6 +136,11 @@ impl VolumeDevice {
         self.device.flush().map_err(|error| self.health.fail(error))
     }
 
+    /// Returns whether the device can discard.
+    pub(crate) fn can_discard(&self) -> bool {
+        self.device.geometry().discard_granularity > 0
+    }
+
     /// Discards `count` segments from `first` on. The request is a hint: a device that refuses it loses nothing.
     pub(crate) fn discard_segments(&self, layout: &Layout, first: u32, count: u32) {
         let blocks = u64::from(count) * u64::from(layout.segment_blocks);

@@ -29,6 +29,9 @@
 //! | – | `DirtyData::errors` | losses of the volume that have to be reported to callers | no |
 //! | – | `MetadataStore::unread` | nodes that the device failed to read | no |
 //! | – | `PoolState::classes` | free memory | no |
+//! | – | `Volume::access_policy` | the mount option for times of access | no |
+//! | – | `Volume::unwritten` | the recovery of a volume that is read-only; taken with no other lock held | yes |
+//! | – | `AccessTimes::waiting` | times of access that wait in memory | no |
 
 mod durations;
 mod held;

@@ -5,6 +5,7 @@
 //! or a checkpoint has encoded it. A method of [`Metadata`] does not wait for the device: the method returns
 //! [`MetadataError::NotCached`] instead.
 
+mod access_times;
 mod changes;
 mod metadata_error;
 mod owners;

@@ -64,11 +64,19 @@ pub enum Mutant {
     UpgradeLate,
     /// The superblock of an upgrade is not flushed before the first checkpoint.
     UpgradeUnflushed,
+    /// A flag of a file is stored before the feature that it needs.
+    FlagBeforeFeature,
+    /// fdatasync(2) takes a change of the size for a change of times.
+    DataSyncSkipsSize,
+    /// A change of the label is written to one copy of the superblock, without a new generation.
+    LabelInOneCopy,
+    /// An unmount does not write the times of access that wait.
+    AccessTimesUnwritten,
 }
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 33] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -98,6 +106,10 @@ impl Mutant {
         Self::GenerationKept,
         Self::UpgradeLate,
         Self::UpgradeUnflushed,
+        Self::FlagBeforeFeature,
+        Self::DataSyncSkipsSize,
+        Self::LabelInOneCopy,
+        Self::AccessTimesUnwritten,
     ];
 }
 

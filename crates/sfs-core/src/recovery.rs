@@ -15,7 +15,7 @@ mod roll_forward;
 
 pub(crate) use components::Components;
 pub use make::{make, root_directory};
-pub(crate) use open::open;
 #[cfg(test)]
 pub(crate) use open::read_checkpoints;
+pub(crate) use open::{Recovery, open};
 pub use rebuild::{Basis, Moved, Rebuild};

@@ -10,8 +10,11 @@ use zerocopy::IntoBytes;
 
 use crate::format::{FileKind, Inode, Timestamp};
 use crate::memory::{BlockBuf, Pool};
+use crate::mutant::{Mutant, mutated};
 
-pub use options::{ErrorReaction, OpenProgress, Release, Remainder, VolumeOptions};
+pub use options::{
+    AccessTimePolicy, ErrorReaction, OpenProgress, Release, Remainder, VolumeOptions,
+};
 pub use status::{Counters, GroupStatus, LifetimeTotals, SegmentCounts, Space, Status};
 
 /// The credentials and time of a request.
@@ -76,6 +79,9 @@ pub struct AttributeChanges {
     /// `true` if times that are not given stay unchanged: the kernel's write-back cache keeps the
     /// times of a regular file.
     pub keep_times: bool,
+    /// `true` for a change through a descriptor that is open for writing. That the file is immutable does not
+    /// concern such a descriptor.
+    pub through_open: bool,
 }
 
 impl AttributeChanges {
@@ -83,6 +89,33 @@ impl AttributeChanges {
     pub fn give_owner(&self) -> bool {
         self.uid.is_some() || self.gid.is_some()
     }
+
+    /// Returns whether the changes set nothing but times.
+    pub(crate) fn are_only_times(&self) -> bool {
+        let has_size = self.size.is_some() && !mutated(Mutant::DataSyncSkipsSize);
+        let has_more = self.mode.is_some() || self.give_owner() || self.kill_privileges;
+        !has_size && !has_more
+    }
+}
+
+/// How a file that is opened may be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Anywhere.
+    Write,
+    /// At its end.
+    Append,
+}
+
+/// Bytes of the device whose Clean segments are discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrimRange {
+    /// First byte.
+    pub start: u64,
+    /// Number of bytes.
+    pub len: u64,
+    /// Least length of the free ranges that are discarded, in bytes.
+    pub least: u64,
 }
 
 /// The options of a write.

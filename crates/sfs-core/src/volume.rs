@@ -7,6 +7,7 @@
 //! the metadata lock. `docs/SEMANTICS.md` states the guarantees for users, and [`crate::lock_rank`]
 //! the order of the locks.
 
+mod access_times;
 mod attributes;
 mod audit;
 #[cfg(test)]
@@ -14,6 +15,8 @@ mod cleaning_tests;
 mod deletion;
 mod directory;
 mod due_work;
+mod file_flags;
+mod freeze;
 #[cfg(test)]
 mod in_place_tests;
 #[cfg(test)]
@@ -28,11 +31,14 @@ mod seek;
 mod shortage_tests;
 mod status;
 mod sync;
+mod trim;
 mod truncate;
 mod write;
 mod xattr;
 
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, InodeTable};
@@ -41,7 +47,8 @@ use crate::health::{Health, SuperblockStore};
 use crate::io::VolumeDevice;
 use crate::log::LogWriter;
 use crate::metadata::MetadataStore;
-use crate::request::VolumeOptions;
+use crate::recovery::Recovery;
+use crate::request::{AccessTimePolicy, VolumeOptions};
 use crate::space::SpaceControl;
 use schedule::Schedule;
 
@@ -52,7 +59,7 @@ pub struct Volume {
     options: VolumeOptions,
     counters: Arc<AtomicCounters>,
     health: Arc<Health>,
-    superblocks: SuperblockStore,
+    superblocks: Arc<SuperblockStore>,
     io: Arc<VolumeDevice>,
     metadata: Arc<MetadataStore>,
     inodes: Arc<InodeTable>,
@@ -60,4 +67,7 @@ pub struct Volume {
     log: Arc<LogWriter>,
     space: SpaceControl,
     schedule: Schedule,
+    access_policy: Mutex<AccessTimePolicy>,
+    /// The recovery of a volume that was opened for reading, until [`Volume::begin_writing`].
+    unwritten: Mutex<Option<Recovery>>,
 }

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use self::open::{Access, OpenError, OpenErrorKind};
@@ -29,7 +30,10 @@ use crate::transfer::{drain, fill};
 /// Streams are ignored.
 #[derive(Debug)]
 pub struct FileDevice {
+    /// The descriptor that the device was opened with, which has its lock.
     file: File,
+    /// Descriptor for all requests after [`FileDevice::allow_writing`].
+    writable: OnceLock<File>,
     /// Exclusive descriptor of a block device, until [`FileDevice::yield_claim`].
     claim: Mutex<Option<File>>,
     path: PathBuf,
@@ -76,6 +80,7 @@ impl FileDevice {
         let OpenedFile { file, claim, geometry, is_block_device, direct_io } = opened;
         Ok(FileDevice {
             file,
+            writable: OnceLock::new(),
             claim: Mutex::new(claim),
             path: path.to_owned(),
             access,
@@ -102,6 +107,28 @@ impl FileDevice {
         drop(self.claim.lock().take());
     }
 
+    /// Allows writing to a device that was opened for reading.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenErrorKind::WriteProtected`] and [`OpenErrorKind::Permission`]; [`OpenErrorKind::Busy`] if another program
+    /// reads the device.
+    pub fn allow_writing(&self) -> Result<(), OpenError> {
+        if self.access == Access::ReadWrite || self.writable.get().is_some() {
+            return Ok(());
+        }
+        let writable = open::reopen(&self.path, &self.file, self.is_block_device, self.direct_io)
+            .map_err(|kind| OpenError { path: self.path.clone(), kind })?;
+        // A second caller at the same time has opened the same file.
+        let _ = self.writable.set(writable);
+        Ok(())
+    }
+
+    /// Returns the descriptor for requests.
+    fn file(&self) -> &File {
+        self.writable.get().unwrap_or(&self.file)
+    }
+
     /// Returns whether requests bypass the page cache.
     ///
     /// If the file's filesystem refuses direct I/O, requests go through the page cache, with one more copy.
@@ -116,7 +143,8 @@ impl FileDevice {
     }
 
     fn check(&self, operation: Operation, address: u64, count: u64) -> Result<(), DeviceError> {
-        if operation != Operation::Read && self.access == Access::ReadOnly {
+        let is_writable = self.access == Access::ReadWrite || self.writable.get().is_some();
+        if operation != Operation::Read && !is_writable {
             let source = io::ErrorKind::ReadOnlyFilesystem.into();
             return Err(DeviceError::of_blocks(operation, address, count, source));
         }
@@ -126,8 +154,8 @@ impl FileDevice {
     fn discard_bytes(&self, offset: u64, length: u64) -> io::Result<()> {
         loop {
             let result = match self.is_block_device {
-                true => sys::block_device_discard(&self.file, offset, length),
-                false => sys::punch_hole(&self.file, offset, length),
+                true => sys::block_device_discard(self.file(), offset, length),
+                false => sys::punch_hole(self.file(), offset, length),
             };
             match result {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -150,7 +178,7 @@ impl Device for FileDevice {
             Block::bytes_of_mut(buffer),
             address * BLOCK_SIZE as u64,
             self.transfer_unit(),
-            |bytes, offset| self.file.read_at(bytes, offset),
+            |bytes, offset| self.file().read_at(bytes, offset),
         )
         .map_err(|source| DeviceError::of_blocks(Operation::Read, address, block_count, source))
     }
@@ -162,13 +190,13 @@ impl Device for FileDevice {
             Gather::new(parts),
             address * BLOCK_SIZE as u64,
             self.transfer_unit(),
-            |parts, offset| parts.write_at(&self.file, offset),
+            |parts, offset| parts.write_at(self.file(), offset),
         )
         .map_err(|source| DeviceError::of_blocks(Operation::Write, address, block_count, source))
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        self.file
+        self.file()
             .sync_data()
             .map_err(|source| DeviceError::of_blocks(Operation::Flush, 0, 0, source))
     }

@@ -158,6 +158,8 @@ pub enum Finding {
     XattrTwice { ino: u64, offset: u64 },
     /// The inode's flag for extended attributes is wrong.
     XattrFlag { ino: u64 },
+    /// The inode has a flag whose feature the superblock does not have.
+    FlagFeature { ino: u64 },
 
     /// The block count of the inode differs from the number of its mappings.
     BlockCount { ino: u64, blocks: u64, counted: u64 },
@@ -222,6 +224,7 @@ impl Finding {
             | Self::ParentWrong { .. }
             | Self::OrphanMissing { .. }
             | Self::OrphanWrong { .. }
+            | Self::FlagFeature { .. }
             | Self::UsageMissing { .. }
             | Self::UsageExcess { .. }
             | Self::UsageLive { .. }
@@ -269,6 +272,7 @@ impl Finding {
             | Self::XattrHash { ino, .. }
             | Self::XattrTwice { ino, .. }
             | Self::XattrFlag { ino }
+            | Self::FlagFeature { ino }
             | Self::BlockCount { ino, .. }
             | Self::MappingOwner { ino }
             | Self::MappingBeyondEnd { ino, .. }

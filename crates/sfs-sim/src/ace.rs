@@ -4,7 +4,7 @@
 //! overwrite the start, the middle and the end of files, and append. Each operation is followed by each kind
 //! of sync, or by none unless it is the last. Sequences of one and two operations are numbered.
 
-use sfs_core::format::{Label, ROOT_INO};
+use sfs_core::format::{InodeFlags, Label, ROOT_INO};
 use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
 
 use crate::model::fixture::{DIRECTORY, FILE};
@@ -60,12 +60,16 @@ pub enum Recipe {
     Chmod(&'static str),
     /// Change of the volume's label.
     SetLabel(&'static str),
+    /// `chattr +d`.
+    SetFlag(&'static str),
+    /// `read`, which moves the time of access.
+    Access(&'static str),
 }
 
 use Recipe::{
-    Chmod, Create, Exchange, Link, MakeDirectory, MakePipe, MakeUnnamed, Publish, RemoveDirectory,
-    RemoveXattr, Rename, Replace, Rewrite, SetLabel, SetXattr, Symlink, Truncate, Unlink,
-    UnlinkOpen, Whiteout, Write, WriteBack,
+    Access, Chmod, Create, Exchange, Link, MakeDirectory, MakePipe, MakeUnnamed, Publish,
+    RemoveDirectory, RemoveXattr, Rename, Replace, Rewrite, SetFlag, SetLabel, SetXattr, Symlink,
+    Truncate, Unlink, UnlinkOpen, Whiteout, Write, WriteBack,
 };
 
 /// All operations with all their arguments.
@@ -134,15 +138,19 @@ pub const RECIPES: &[Recipe] = &[
     Publish("/bar", 200),
     Publish("/A/new", 9000),
     SetLabel("a name"),
+    SetFlag("/A/foo"),
+    Access("/foo"),
 ];
 
-/// Sync that follows an operation. The core makes no difference between `fsync` and `fdatasync`.
+/// Sync that follows an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
     /// No sync.
     None,
     /// `fsync` of the file that the operation changed.
     Target,
+    /// `fdatasync` of the file that the operation changed.
+    Data,
     /// `fsync` of the directory of that file.
     Parent,
     /// `fsync` of another file.
@@ -152,8 +160,8 @@ pub enum Persist {
 }
 
 /// All kinds of sync.
-pub const PERSISTS: [Persist; 5] =
-    [Persist::None, Persist::Target, Persist::Parent, Persist::Other, Persist::All];
+pub const PERSISTS: [Persist; 6] =
+    [Persist::None, Persist::Target, Persist::Data, Persist::Parent, Persist::Other, Persist::All];
 
 /// Operation and the sync that follows it.
 pub type SequenceStep = (Recipe, Persist);
@@ -328,6 +336,10 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Volum
             mode: XattrMode::Any,
         }],
         RemoveXattr(path) => vec![VolumeOperation::RemoveXattr { ino: file(path)?, name: xattr() }],
+        SetFlag(path) => {
+            vec![VolumeOperation::SetFlags { ino: file(path)?, flags: InodeFlags::NO_DUMP }]
+        }
+        Access(path) => vec![VolumeOperation::Access { ino: file(path)? }],
         Chmod(path) => vec![VolumeOperation::SetAttributes {
             ino: file(path)?,
             changes: AttributeChanges { mode: Some(0o600), ..Default::default() },
@@ -343,6 +355,10 @@ pub fn sync(recipe: Recipe, persist: Persist, reference: &Reference) -> Option<V
         Persist::None => return None,
         Persist::All => return Some(VolumeOperation::SyncAll),
         Persist::Target => find(reference, path).unwrap_or(parent),
+        Persist::Data => {
+            let ino = find(reference, path).unwrap_or(parent);
+            return Some(VolumeOperation::SyncData { ino });
+        }
         Persist::Parent => parent,
         Persist::Other => ["/A/bar", "/foo", "/A/foo"]
             .into_iter()
@@ -363,6 +379,7 @@ fn target(recipe: Recipe) -> &'static str {
         SetLabel(_) => "/",
         Unlink(path) | UnlinkOpen(path) | RemoveDirectory(path) => path,
         SetXattr(path, _) | RemoveXattr(path) | Chmod(path) => path,
+        SetFlag(path) | Access(path) => path,
         Link(_, to) | Rename(_, to) | Exchange(_, to) | Whiteout(_, to) => to,
     }
 }

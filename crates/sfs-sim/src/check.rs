@@ -65,6 +65,12 @@ pub enum Violation {
         /// Number of the block in the file.
         block: u32,
     },
+    /// A file has a time of access that it never had since its last sync.
+    #[error("file {ino} has a time of access that it never had since the last sync")]
+    AccessTime {
+        /// Inode number of the file.
+        ino: u64,
+    },
     /// A file that replaced another, or was truncated and rewritten, is empty.
     #[error("file {ino} is empty, but its new data had been closed")]
     Empty {
@@ -141,6 +147,7 @@ fn recover(
     for (ino, node) in &found.nodes {
         if node.kind() == FileKind::Regular {
             check_content(recorded, crash, tears, *ino, node)?;
+            check_access_time(recorded, crash, *ino, node)?;
             if node.size() == 0 && !may_be_empty(crash, &states, *ino) {
                 return Err(Violation::Empty { ino: *ino });
             }
@@ -263,6 +270,19 @@ fn check_content(
         }
     }
     Ok(())
+}
+
+/// Checks that the time of access is that of some state since the last sync.
+fn check_access_time(
+    recorded: &RecordedRun,
+    crash: &Crash,
+    ino: u64,
+    found: &ReferenceNode,
+) -> Result<(), Violation> {
+    let mut states = recorded.access_times(crash, ino).iter();
+    let had =
+        |state: &RunState| state.reference.node(ino).is_ok_and(|node| node.atime == found.atime);
+    if states.any(had) { Ok(()) } else { Err(Violation::AccessTime { ino }) }
 }
 
 /// Writes to the recovered volume, remounts it and compares; returns the recording of this second run.

@@ -7,6 +7,7 @@
 pub mod compare;
 pub mod content;
 pub mod digest;
+mod file_flags;
 pub mod fixture;
 mod namespace;
 pub mod operation;

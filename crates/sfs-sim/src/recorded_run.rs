@@ -23,6 +23,8 @@ use crate::model::reference::Reference;
 pub enum Synced {
     /// Nothing.
     Nothing,
+    /// The content of one file.
+    Data(u64),
     /// The namespace, and the content of one file.
     File(u64),
     /// Everything.
@@ -61,11 +63,21 @@ impl RecordedRun {
     /// The range begins with the last acknowledged sync, and ends with the operation that issued the last
     /// request which arrived.
     pub fn allowed(&self, crash: &Crash) -> RangeInclusive<usize> {
-        self.range(crash, |synced| synced != Synced::Nothing)
+        self.range(crash, |synced| matches!(synced, Synced::File(_) | Synced::Everything))
     }
 
     /// Returns the states that the content of `ino` may come from after `crash`.
     pub fn versions(&self, crash: &Crash, ino: u64) -> &[RunState] {
+        let covers = |synced| {
+            synced == Synced::Everything
+                || synced == Synced::File(ino)
+                || synced == Synced::Data(ino)
+        };
+        &self.states[self.range(crash, covers)]
+    }
+
+    /// Returns the states that the time of access of `ino` may come from after `crash`.
+    pub fn access_times(&self, crash: &Crash, ino: u64) -> &[RunState] {
         let covers = |synced| synced == Synced::Everything || synced == Synced::File(ino);
         &self.states[self.range(crash, covers)]
     }
@@ -152,6 +164,7 @@ impl RunRecorder {
         self.pair.perform_if_room(operation);
         let synced = match operation {
             VolumeOperation::SyncFile { ino } => Synced::File(*ino),
+            VolumeOperation::SyncData { ino } => Synced::Data(*ino),
             VolumeOperation::SyncAll | VolumeOperation::Reopen { .. } => Synced::Everything,
             _ => Synced::Nothing,
         };

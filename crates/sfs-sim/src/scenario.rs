@@ -152,7 +152,12 @@ fn take_step(
     perform(recorder, refill);
     let files = regular_files(&recorder.pair.reference);
     let synced = (random.one_in(SYNC_ODDS) && !files.is_empty()).then(|| random.pick(&files));
-    perform(recorder, synced.map(|ino| VolumeOperation::SyncFile { ino }));
+    let data_only = random.one_in(2);
+    let sync = |ino| match data_only {
+        true => VolumeOperation::SyncData { ino },
+        false => VolumeOperation::SyncFile { ino },
+    };
+    perform(recorder, synced.map(sync));
     let works = random.one_in(WORK_ODDS);
     perform(recorder, works.then_some(VolumeOperation::Step));
 }

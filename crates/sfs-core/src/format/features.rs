@@ -21,11 +21,16 @@ impl Features {
     /// 1 was settled.
     const IN_PLACE: u64 = 2;
 
+    /// Bit of [`Features::read_only_compatible`]: inodes may have flags of users
+    /// ([`InodeFlags::OF_USERS`](super::InodeFlags::OF_USERS)). A program that does not know them would change
+    /// immutable files.
+    pub const INODE_FLAGS: u64 = 2;
+
     /// Bits of [`Features::compatible`] that this program knows.
     pub const COMPATIBLE_KNOWN: u64 = 0;
 
     /// Bits of [`Features::read_only_compatible`] that this program knows.
-    pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = 0;
+    pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = Self::INODE_FLAGS;
 
     /// Bits of [`Features::incompatible`] that this program knows.
     pub const INCOMPATIBLE_KNOWN: u64 = Self::IN_PLACE;

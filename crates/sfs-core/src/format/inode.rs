@@ -92,11 +92,31 @@ impl InodeFlags {
     pub const INLINE: Self = Self(1);
     /// The file has extended attributes.
     pub const XATTRS: Self = Self(2);
-    const ALL: u32 = 3;
+    /// Nothing about the file can be changed, nor can entries of a directory.
+    pub const IMMUTABLE: Self = Self(4);
+    /// Data can only be appended to the file, and entries can only be added to a directory.
+    pub const APPEND_ONLY: Self = Self(8);
+    /// Backup programs leave the file out. No other program heeds the flag.
+    pub const NO_DUMP: Self = Self(16);
+    /// Reading does not change the time of the last access.
+    pub const NO_ATIME: Self = Self(32);
+    /// The flags that users set. They need the feature [`Features::INODE_FLAGS`](super::Features::INODE_FLAGS).
+    pub const OF_USERS: Self = Self(4 | 8 | 16 | 32);
+    const ALL: u32 = 3 | Self::OF_USERS.0;
 
     /// Returns whether all of `flags` are set.
     pub fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
+    }
+
+    /// Returns the flags that are in both sets.
+    pub fn intersection(self, flags: Self) -> Self {
+        Self(self.0 & flags.0)
+    }
+
+    /// Returns whether any of `flags` is set.
+    pub fn intersects(self, flags: Self) -> bool {
+        self.0 & flags.0 != 0
     }
 
     /// Returns the bits of the set, unknown flags included.

@@ -113,11 +113,15 @@ impl SuperblockCopies {
             next.generation = self.current.generation.max(1);
         }
         change(&mut next);
+        let is_partial = mutated(Mutant::LabelInOneCopy) && next.label != self.current.label;
+        if is_partial {
+            next.generation = self.current.generation;
+        }
         self.current = next;
         self.keep_locator(device)?;
         // The copy that is already stale is written first: a crash may destroy it.
         let order = if self.is_current[BACKUP] { [FIRST, BACKUP] } else { [BACKUP, FIRST] };
-        for copy in order {
+        for copy in order.into_iter().take(if is_partial { 1 } else { 2 }) {
             self.put(device, copy)?;
             let is_unflushed = copy == FIRST && mutated(Mutant::SuperblocksAtOnce)
                 || is_upgrade && mutated(Mutant::UpgradeUnflushed);
@@ -207,8 +211,6 @@ impl SuperblockStore {
     /// # Errors
     ///
     /// Those of [`SuperblockStore::set_label`].
-    // The features that use it follow in commits of their own.
-    #[cfg_attr(not(test), expect(dead_code))]
     pub(crate) fn require_to_write(&self, features: u64) -> Result<()> {
         let known = self.copies.lock().current().features.read_only_compatible;
         if known & features == features {

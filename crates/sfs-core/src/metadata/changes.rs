@@ -28,12 +28,19 @@ pub(super) struct PendingChanges {
     unmaps: Vec<Unmap>,
     /// Next inode number in the last delta.
     encoded_next_ino: u64,
+    /// `true` if a change concerns more than times of files.
+    has_more_than_times: bool,
 }
 
 impl PendingChanges {
     /// Returns an empty set of changes, after a delta with the next inode number `next_ino`.
     pub(super) fn new(next_ino: u64) -> Self {
-        Self { items: FxHashMap::default(), unmaps: Vec::new(), encoded_next_ino: next_ino }
+        Self {
+            items: FxHashMap::default(),
+            unmaps: Vec::new(),
+            encoded_next_ino: next_ino,
+            has_more_than_times: false,
+        }
     }
 
     /// Notes that an item was set if `exists`, or removed.
@@ -54,6 +61,16 @@ impl PendingChanges {
             }
             _ => self.unmaps.push(unmap),
         }
+    }
+
+    /// Notes that a change concerns more than times of files.
+    pub(super) fn note_more_than_times(&mut self) {
+        self.has_more_than_times = true;
+    }
+
+    /// Returns whether a change concerns more than times of files.
+    pub(super) fn has_more_than_times(&self) -> bool {
+        self.has_more_than_times
     }
 
     /// Returns the number of changed items and unmapped ranges.
@@ -114,6 +131,7 @@ impl PendingChanges {
     /// Forgets the changes that a delta or a checkpoint has encoded, with the next inode number `next_ino`.
     pub(super) fn clear(&mut self, next_ino: u64) {
         self.items.clear();
+        self.has_more_than_times = false;
         if !mutated(Mutant::UnmapRepeated) {
             self.unmaps.clear();
         }

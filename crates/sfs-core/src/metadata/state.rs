@@ -1,5 +1,8 @@
 //! State of the metadata under its lock.
 
+use std::sync::Arc;
+
+use super::access_times::AccessTimes;
 use super::changes::{PendingChanges, Unmap};
 use super::metadata_error::MetadataError;
 use super::owners::{Owner, owners};
@@ -29,6 +32,8 @@ pub(crate) struct Effects {
     /// Mappings that the unmaps removed.
     pub(crate) freed: Vec<Mapping>,
     pub(crate) next_ino: u64,
+    /// `true` if only times of files change.
+    pub(crate) are_only_times: bool,
 }
 
 /// Metadata of a volume, as guarded by [`MetadataStore`].
@@ -40,6 +45,8 @@ pub(crate) struct Metadata {
     pub(crate) victim_policy: Box<dyn VictimPolicy>,
     /// Scores of the segments by the victim policy.
     victims: Tournament,
+    /// Times of access that wait in memory.
+    pub(crate) access_times: Arc<AccessTimes>,
     /// Structures of a newer program that the tree may hold.
     pub(crate) tolerance: Tolerance,
     /// Number of nodes that the last checkpoint wrote.
@@ -79,6 +86,7 @@ impl Metadata {
             next_ino,
             grouping,
             victim_policy,
+            access_times: Arc::default(),
             tolerance: Tolerance::Exact,
             checkpoint_nodes: 0,
             wanted_segments: 0,
@@ -157,6 +165,11 @@ impl Metadata {
         self.changes.count() > 0 || self.changes.has_next_ino(self.next_ino)
     }
 
+    /// Returns whether the next delta would hold a change other than of times.
+    pub(crate) fn has_more_than_times(&self) -> bool {
+        self.changes.has_more_than_times() || self.changes.has_next_ino(self.next_ino)
+    }
+
     /// Returns the number of tree nodes that are live on the device once the dirty ones are written.
     pub(crate) fn node_count(&self) -> u64 {
         self.tree.count_after_write_out(self.usage.live_nodes())
@@ -177,6 +190,9 @@ impl Metadata {
     pub(crate) fn apply(&mut self, effects: Effects, sequence: u64) -> Result<(), NodeNotCached> {
         for (key, _) in effects.items.iter().chain(&effects.runs) {
             self.tree.prepare(key)?;
+        }
+        if !effects.are_only_times {
+            self.changes.note_more_than_times();
         }
         for (key, value) in &effects.items {
             self.write_item(key, value.as_deref());
@@ -199,6 +215,9 @@ impl Metadata {
     /// Sets or removes a prepared item. An inode keeps the bytes that a newer program has appended to it.
     fn write_item(&mut self, key: &Key, value: Option<&[u8]>) {
         let is_inode = key.kind == ItemKind::Inode as u8;
+        if is_inode {
+            self.access_times.forget(key.ino);
+        }
         let existed = match value {
             Some(value) if is_inode => {
                 let old = self.tree.get(key).expect(PREPARED);
@@ -220,12 +239,14 @@ impl Metadata {
     /// Sets a prepared item; the next delta encodes it.
     pub(crate) fn put_item(&mut self, key: &Key, value: &[u8]) {
         self.write_item(key, Some(value));
+        self.changes.note_more_than_times();
         self.changes.note_item(*key, true);
     }
 
     /// Removes a prepared item; the next delta encodes the removal.
     pub(crate) fn remove_item(&mut self, key: &Key) {
         self.write_item(key, None);
+        self.changes.note_more_than_times();
         self.changes.note_item(*key, false);
     }
 

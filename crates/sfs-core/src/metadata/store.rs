@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use sfs_device::{BLOCK_SIZE, Block};
 
+use super::access_times::AccessTimes;
 use super::metadata_error::MetadataError;
 use super::state::Metadata;
 use super::txn::Txn;
@@ -38,6 +39,7 @@ pub(crate) type WriteGuard<'a> = Ranked<RwLockWriteGuard<'a, Metadata>>;
 /// Lock of the metadata, with the loop that loads nodes.
 pub(crate) struct MetadataStore {
     metadata: RwLock<Metadata>,
+    access_times: Arc<AccessTimes>,
     io: Arc<VolumeDevice>,
     superblock: Arc<Superblock>,
     health: Arc<Health>,
@@ -80,6 +82,7 @@ impl MetadataStore {
         next_sequence: u64,
     ) -> Self {
         Self {
+            access_times: metadata.access_times.clone(),
             metadata: RwLock::new(metadata),
             io,
             superblock,
@@ -93,6 +96,11 @@ impl MetadataStore {
             next_sequence: AtomicU64::new(next_sequence),
             unread: Mutex::default(),
         }
+    }
+
+    /// Returns the times of access that wait in memory.
+    pub(crate) fn access_times(&self) -> &AccessTimes {
+        &self.access_times
     }
 
     /// Locks the metadata for reading.

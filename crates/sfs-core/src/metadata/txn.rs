@@ -3,6 +3,7 @@
 //! Reads see the changes of the same transaction, except where a method says otherwise. No change takes
 //! effect until [`Metadata::apply`].
 
+use super::access_times::AccessTimes;
 use super::changes::Unmap;
 use super::metadata_error::MetadataError;
 use super::owners::{Owner, find_mapping, owners};
@@ -21,13 +22,20 @@ const UNMAP_RUNS_MAX: usize = 128;
 pub(crate) struct Txn<'a> {
     tree: &'a Tree,
     tolerance: Tolerance,
+    access_times: &'a AccessTimes,
     effects: Effects,
 }
 
 impl<'a> Txn<'a> {
     pub(crate) fn new(metadata: &'a Metadata) -> Self {
         let effects = Effects { next_ino: metadata.next_ino, ..Effects::default() };
-        Self { tree: &metadata.tree, tolerance: metadata.tolerance, effects }
+        let Metadata { tree, tolerance, access_times, .. } = metadata;
+        Self { tree, tolerance: *tolerance, access_times, effects }
+    }
+
+    /// Declares that the transaction changes nothing but times of files.
+    pub(crate) fn change_only_times(&mut self) {
+        self.effects.are_only_times = true;
     }
 
     pub(crate) fn finish(self) -> Effects {
@@ -81,10 +89,17 @@ impl<'a> Txn<'a> {
         self.effects.items.push((key, None));
     }
 
-    /// Returns the attributes of `ino`.
+    /// Returns the attributes of `ino`, with a time of access that waits in memory.
     pub(crate) fn inode(&self, ino: u64) -> Result<Inode, MetadataError> {
         let value = self.get(&Key::inode(ino))?.ok_or(Error::NotFound)?;
-        Ok(Inode::decode(value, ino, self.tolerance)?)
+        let mut inode = Inode::decode(value, ino, self.tolerance)?;
+        let is_changed = || self.effects.items.iter().any(|(key, _)| *key == Key::inode(ino));
+        if let Some(atime) = self.access_times.get(ino)
+            && !is_changed()
+        {
+            inode.atime = atime;
+        }
+        Ok(inode)
     }
 
     pub(crate) fn put_inode(&mut self, ino: u64, inode: &Inode) {

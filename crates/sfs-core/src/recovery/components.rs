@@ -18,12 +18,13 @@ use crate::writeback::{BatchBuilder, Checkpointer, CheckpointerParts, Resolver};
 use crate::{Error, Result};
 
 /// Components of an open volume below space control.
+#[derive(Clone)]
 pub(crate) struct Components {
     pub(crate) superblock: Arc<Superblock>,
     pub(crate) options: VolumeOptions,
     pub(crate) counters: Arc<AtomicCounters>,
     pub(crate) health: Arc<Health>,
-    pub(crate) superblocks: SuperblockStore,
+    pub(crate) superblocks: Arc<SuperblockStore>,
     pub(crate) io: Arc<VolumeDevice>,
     pub(crate) chunks: ChunkReader,
     pub(crate) metadata: Arc<MetadataStore>,
@@ -54,7 +55,7 @@ impl Components {
         let next_sequence = log.next_sequence;
         let counters = Arc::new(AtomicCounters::default());
         let health = Arc::new(Health::new(&log.extensions, superblock.failure, &options));
-        let superblocks = SuperblockStore::new(device.clone(), health.clone(), copies);
+        let superblocks = Arc::new(SuperblockStore::new(device.clone(), health.clone(), copies));
         let io = Arc::new(VolumeDevice::new(device, health.clone(), counters.clone()));
         let chunks = ChunkReader::new(io.clone(), superblock.clone());
         let metadata = Arc::new(MetadataStore::new(

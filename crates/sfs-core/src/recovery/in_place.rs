@@ -22,7 +22,7 @@ impl Components {
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<()> {
         let places = InPlaceAllocator::new(self.superblock.data_layout, self.superblock.layout);
-        let Some(mut places) = places.filter(|_| !self.options.read_only) else { return Ok(()) };
+        let Some(mut places) = places else { return Ok(()) };
         let total_blocks = self.in_place_blocks();
         let (mut found_blocks, mut from) = (0, Some(Key::new(1, ItemKind::Inode, 0)));
         while let Some(key) = from {

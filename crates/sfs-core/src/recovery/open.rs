@@ -38,20 +38,21 @@ pub(crate) fn open(
     options: VolumeOptions,
     now: Timestamp,
     progress: &mut dyn FnMut(OpenProgress),
-) -> Result<Components> {
+) -> Result<Opened> {
     let mut recovery = Recovery::read(device, options, now, progress)?;
-    if !recovery.components.options.read_only {
-        recovery.flush_recovered()?;
-        if !mutated(Mutant::UpgradeLate) {
-            recovery.components.superblocks.settle()?;
-        }
-        recovery.components.released = recovery.write_mount_checkpoint()?;
-        if mutated(Mutant::UpgradeLate) {
-            recovery.components.superblocks.settle()?;
-        }
-        recovery.components.health.begin_recording();
+    if recovery.components.options.read_only {
+        let components = recovery.components.clone();
+        return Ok(Opened { components, unwritten: Some(recovery) });
     }
-    Ok(recovery.components)
+    recovery.components.released = recovery.begin_mount()?;
+    Ok(Opened { components: recovery.components, unwritten: None })
+}
+
+/// An open volume.
+pub(crate) struct Opened {
+    pub(crate) components: Components,
+    /// The recovery of a volume that was opened for reading.
+    pub(crate) unwritten: Option<Recovery>,
 }
 
 impl Recovery {
@@ -66,6 +67,7 @@ impl Recovery {
         let superblock = copies.current().clone();
         let (record, damage) = read_checkpoints(&*device, &superblock)?;
         let writes = !options.read_only;
+        let skips_recovery = options.skip_recovery && options.read_only;
         let unknown = superblock.write_incompatibility().filter(|_| writes);
         if let Some(reason) = unknown.or(record.extensions.incompatibility(writes)) {
             return Err(reason.into());
@@ -100,10 +102,44 @@ impl Recovery {
         }
         components.load_usage(record.blocks_written)?;
         components.metadata.write().restore_policies(&record.policies);
-        let next_is_begun = components.roll_forward(damage)?;
-        components.find_in_place_blocks(progress)?;
+        let next_is_begun = if skips_recovery { false } else { components.roll_forward(damage)? };
+        if writes {
+            components.find_in_place_blocks(progress)?;
+        }
         components.orphans.find_all()?;
         Ok(Self { components, record, next_is_begun })
+    }
+
+    /// Begins a mount for writing with a checkpoint; returns the segments that it has released.
+    fn begin_mount(&self) -> Result<Vec<u32>> {
+        self.flush_recovered()?;
+        if !mutated(Mutant::UpgradeLate) {
+            self.components.superblocks.settle()?;
+        }
+        let released = self.write_mount_checkpoint()?;
+        if mutated(Mutant::UpgradeLate) {
+            self.components.superblocks.settle()?;
+        }
+        self.components.health.begin_recording();
+        Ok(released)
+    }
+
+    /// Begins writing to a volume that was opened for reading. See [`Volume::begin_writing`](crate::Volume::begin_writing).
+    pub(crate) fn begin_writing(
+        &mut self,
+        progress: &mut dyn FnMut(OpenProgress),
+    ) -> Result<Vec<u32>> {
+        let Components { superblock, health, log, .. } = &self.components;
+        let unknown = superblock.write_incompatibility();
+        if let Some(reason) = unknown.or(self.record.extensions.incompatibility(true)) {
+            return Err(reason.into());
+        }
+        log.lock().mount_count = self.record.mount_count + 1;
+        self.components.find_in_place_blocks(progress)?;
+        let released = self.begin_mount()?;
+        // Only now: a change before the checkpoint would continue the chain of the last mount.
+        health.begin_writing();
+        Ok(released)
     }
 
     /// Makes everything durable that was read, before anything is overwritten that only an older

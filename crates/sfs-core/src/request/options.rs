@@ -34,6 +34,22 @@ pub struct VolumeOptions {
     pub release: Release,
     /// Reaction to damage on the device.
     pub on_error: ErrorReaction,
+    /// Reading of a file that moves its time of access. Can be changed while mounted, by
+    /// [`Volume::set_access_times`](crate::Volume::set_access_times).
+    pub access_times: AccessTimePolicy,
+    /// `true` if only the last checkpoint is loaded, without the log since then. Such a volume is read-only.
+    pub skip_recovery: bool,
+}
+
+/// The reading of a file that moves its time of access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessTimePolicy {
+    /// None.
+    Never,
+    /// The first since a change of the file, and one a day.
+    Relative,
+    /// All.
+    Strict,
 }
 
 /// Progress of opening a volume whose data is overwritten in place: a mount for writing reads every mapping.
@@ -90,6 +106,8 @@ impl Default for VolumeOptions {
             yield_cleaning: true,
             release: Release::Durable,
             on_error: ErrorReaction::Continue,
+            access_times: AccessTimePolicy::Relative,
+            skip_recovery: false,
         }
     }
 }

@@ -6,7 +6,7 @@ use super::checkpoint_due::{self, SinceCheckpoint};
 use super::control::{SpaceControl, ignore_shortage};
 use crate::Result;
 use crate::clean::watermarks::{self, Urgency, garbage, is_checkpoint_worthwhile, urgency};
-use crate::clean::{CleaningRound, ReadStep};
+use crate::clean::{CleaningRound, ReadStep, Trim};
 use crate::log::LogState;
 use crate::request::Work;
 use crate::reserves::{clean_target_max_segments, clean_target_segments};
@@ -20,6 +20,22 @@ impl SpaceControl {
     /// before a thread has to wait for them. Returns whether a due checkpoint was written.
     pub(crate) fn checkpoint_if_due(&self, age_ms: i64) -> Result<bool> {
         let mut log = self.log.lock();
+        let Some(reason) = self.due_checkpoint(&log, age_ms) else {
+            self.release_if_due(&mut log)?;
+            return Ok(false);
+        };
+        self.health.clear_new_kind();
+        let checkpoint = self.checkpoint_with_reclaim(&mut log, reason);
+        checkpoint.map_err(StepError::into_user_error)?;
+        Ok(true)
+    }
+
+    /// Returns whether [`SpaceControl::checkpoint_if_due`] would write a checkpoint now.
+    pub(crate) fn is_checkpoint_due(&self, age_ms: i64) -> bool {
+        self.due_checkpoint(&self.log.lock(), age_ms).is_some()
+    }
+
+    fn due_checkpoint(&self, log: &LogState, age_ms: i64) -> Option<CheckpointReason> {
         let (dirty_nodes, pinned) = {
             let metadata = self.metadata.read();
             (metadata.tree.dirty_count(), metadata.usage.pinned_count())
@@ -32,15 +48,7 @@ impl SpaceControl {
             age_ms,
         };
         let interval = self.limits.checkpoint_interval;
-        let due = checkpoint_due::in_background(since, self.limits.cache_bytes, interval);
-        let Some(reason) = due else {
-            self.release_if_due(&mut log)?;
-            return Ok(false);
-        };
-        self.health.clear_new_kind();
-        let checkpoint = self.checkpoint_with_reclaim(&mut log, reason);
-        checkpoint.map_err(StepError::into_user_error)?;
-        Ok(true)
+        checkpoint_due::in_background(since, self.limits.cache_bytes, interval)
     }
 
     /// Makes Drained segments Clean before a thread has to wait for them. A release by a delta costs little, so it begins
@@ -69,6 +77,16 @@ impl SpaceControl {
     /// Discards the next run of Clean segments; returns whether there was one.
     pub(crate) fn discard_step(&self) -> bool {
         self.discards.discard_run(&mut self.log.lock())
+    }
+
+    /// Queues segments that have become Clean for a discard.
+    pub(crate) fn add_discards(&self, segments: &[u32]) {
+        self.discards.add(segments);
+    }
+
+    /// Discards the next run of Clean segments of `trim`; returns the number of its bytes, `None` at the end.
+    pub(crate) fn trim_step(&self, trim: &mut Trim) -> Option<u64> {
+        self.discards.trim_run(&mut self.log.lock(), trim)
     }
 
     /// Does one step of background cleaning, if segments are short and the cleaner does not have to

@@ -271,6 +271,20 @@ impl SpaceControl {
         ignore_shortage(self.reclaim(&mut log).map(drop))
     }
 
+    /// Commits everything and writes a checkpoint after which a copy of the device is like an unmounted volume.
+    pub(crate) fn commit_for_freeze(&self, log: &mut LogState) -> Result<()> {
+        self.commit(log, &Selection::All).map_err(StepError::into_user_error)?;
+        self.log.flush(log)?;
+        let checkpoint = self.checkpoint_with_reclaim(log, CheckpointReason::Freeze);
+        checkpoint.map_err(StepError::into_user_error)
+    }
+
+    /// Writes a checkpoint that tells that the volume is in use again.
+    pub(crate) fn checkpoint_for_thaw(&self, log: &mut LogState) -> Result<()> {
+        let checkpoint = self.checkpoint_with_reclaim(log, CheckpointReason::Thaw);
+        checkpoint.map_err(StepError::into_user_error)
+    }
+
     /// Commits everything and writes the last checkpoint before an unmount. Damage in some files
     /// keeps no other file from being written; nodes that the device fails to read are read again
     /// often enough.

@@ -5,6 +5,7 @@
 //! of the length is done first, by `truncate`.
 
 use super::Volume;
+use super::file_flags::check_attributes;
 use super::xattr;
 use crate::format::{FileKind, Inode, InodeFlags};
 use crate::metadata::MetadataError;
@@ -51,16 +52,21 @@ impl Volume {
         let admitted = changes.size.map(|size| self.admit_size(ino, size)).transpose()?;
         let _io = handle.io_write();
         if let Some(size) = changes.size {
+            check_attributes(&self.regular(ino)?, changes, caller)?;
             self.set_size(&handle, size)?;
         }
         drop(admitted);
         // The pending times are part of this transaction: a later commit of them would undo the change.
         let logic = |txn: &mut Txn<'_>| {
             let mut inode = txn.inode(ino)?;
+            check_attributes(&inode, changes, caller)?;
             let (size, blocks) = (inode.size, inode.blocks);
             handle.data().overlay(&mut inode);
             let shown = (inode.size, inode.blocks);
             change(&mut inode, changes, caller)?;
+            if changes.are_only_times() {
+                txn.change_only_times();
+            }
             if changes.give_owner() || changes.size.is_some() || changes.kill_privileges {
                 xattr::delete_if_any(txn, &self.hasher(), ino, &mut inode, CAPABILITY)?;
             }

@@ -30,7 +30,7 @@ impl Volume {
     /// Removes `count` references to `ino`; returns whether the file has neither references nor names left.
     fn is_unneeded_after(&self, ino: u64, count: u64) -> bool {
         self.inodes.forget(ino, count, self.metadata.next_sequence())
-            && !self.options.read_only
+            && !self.health.is_read_only()
             && self.space.is_orphan(ino)
     }
 

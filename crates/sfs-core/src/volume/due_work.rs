@@ -16,7 +16,7 @@ impl Volume {
     /// may wait for the log. Returns when the next step is due.
     pub fn work(&self, now: Timestamp) -> Result<Work> {
         self.health.set_time(now);
-        if self.options.read_only {
+        if self.health.is_read_only() {
             return Ok(Work::Idle(Duration::MAX));
         }
         self.superblocks.after(self.step(now))
@@ -24,6 +24,7 @@ impl Volume {
 
     fn step(&self, now: Timestamp) -> Result<Work> {
         self.health.check_running()?;
+        self.write_access_times_if_due(now)?;
         // The commit precedes work that may fail: many files may be damaged.
         let mut committed = Ok(());
         if self.is_commit_due(now) {
@@ -42,6 +43,9 @@ impl Volume {
         self.dirty.with_errors(|errors| errors.background.report_new())?;
         if deleted? {
             return Ok(Work::More);
+        }
+        if self.space.is_checkpoint_due(self.schedule.checkpoint_age_ms(now)) {
+            self.write_access_times()?;
         }
         if self.space.checkpoint_if_due(self.schedule.checkpoint_age_ms(now))? {
             self.schedule.restart_checkpoint_interval(now);

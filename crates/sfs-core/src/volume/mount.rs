@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use sfs_device::Device;
 
 use super::Volume;
 use super::directory::NameHasher;
 use super::schedule::Schedule;
-use crate::Result;
 use crate::clean::{Cleaner, CleanerParts, Discards};
 use crate::format::{FORMAT_VERSION, Label, Remembered, Superblock, Timestamp};
 use crate::metadata::{MetadataError, Txn};
@@ -15,6 +15,7 @@ use crate::recovery::{self, Components};
 use crate::request::{Counters, OpenProgress, VolumeOptions};
 use crate::space::{SpaceControl, SpaceControlParts};
 use crate::writeback::Committer;
+use crate::{Error, Result};
 
 impl Volume {
     /// Opens the volume on `device`: loads its newest checkpoint and rolls the log forward. Unless `options` make it
@@ -39,7 +40,11 @@ impl Volume {
         now: Timestamp,
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Self> {
-        let volume = Self::from_components(recovery::open(device, options, now, progress)?);
+        let opened = recovery::open(device, options, now, progress)?;
+        let volume = Self {
+            unwritten: Mutex::new(opened.unwritten),
+            ..Self::from_components(opened.components)
+        };
         volume.schedule.start(now);
         Ok(volume)
     }
@@ -84,6 +89,7 @@ impl Volume {
             orphans,
         };
         let space = SpaceControl::new(space_parts, &options);
+        let access_policy = Mutex::new(options.access_times);
         Self {
             superblock,
             options,
@@ -97,7 +103,45 @@ impl Volume {
             log,
             space,
             schedule: Schedule::default(),
+            access_policy,
+            unwritten: Mutex::default(),
         }
+    }
+
+    /// Allows changes of a volume that was opened for reading, as a mount for writing begins: makes everything durable
+    /// that was read, brings the superblock up to date, and writes a checkpoint of this mount.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSupported`](crate::Error::NotSupported) if the volume was opened without its log;
+    /// [`Incompatible`](crate::Error::Incompatible) if a newer program has to write it; errors of the image and the device.
+    /// The volume stays read-only then.
+    pub fn begin_writing(
+        &self,
+        now: Timestamp,
+        progress: &mut dyn FnMut(OpenProgress),
+    ) -> Result<()> {
+        let mut unwritten = self.unwritten.lock();
+        if !self.health.is_read_only() {
+            return Ok(());
+        }
+        if self.options.skip_recovery {
+            return Err(Error::NotSupported);
+        }
+        let Some(mut recovery) = unwritten.take() else { return Err(Error::ReadOnly) };
+        let begun = recovery.begin_writing(progress);
+        if matches!(begun, Err(Error::Incompatible(_))) {
+            // Nothing was written, and a later call gets the same answer.
+            *unwritten = Some(recovery);
+        }
+        self.space.add_discards(&begun?);
+        self.schedule.start(now);
+        Ok(())
+    }
+
+    /// Returns whether the volume was opened for reading, and is not written since.
+    pub fn is_read_only(&self) -> bool {
+        self.health.is_read_only()
     }
 
     /// Changes metadata atomically. `logic` may run several times.
@@ -141,7 +185,7 @@ impl Volume {
     /// Returns the format version that this mount has upgraded the volume from, if it has.
     pub fn upgraded_from(&self) -> Option<u32> {
         let version = self.superblock.version;
-        (version < FORMAT_VERSION && !self.options.read_only).then_some(version)
+        (version < FORMAT_VERSION && !self.health.is_read_only()).then_some(version)
     }
 
     /// Ends writing, as if a write had failed: the next mount finds the state that a crash leaves.

@@ -15,6 +15,7 @@
 
 use super::Volume;
 use super::directory::{self, FoundEntry};
+use super::file_flags::{check_addition, check_file, check_removal, inherit};
 use crate::files::orphans;
 use crate::format::{
     Corruption, CorruptionKind, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key,
@@ -109,11 +110,13 @@ impl Volume {
     pub fn make_unnamed(&self, parent: u64, mode: u32, caller: &Caller) -> Result<FileEntry> {
         let made = self.make_referenced(|txn| {
             let directory = live_directory(txn, parent)?;
+            check_addition(&directory)?;
             let mode = FileKind::Regular.mode_bits() | mode & 0o7777;
             let mut inode = Inode { links: 0, ..new_inode(mode, caller) };
             if directory.mode & S_ISGID != 0 {
                 inode.gid = directory.gid;
             }
+            inherit(&mut inode, &directory);
             let ino = txn.new_ino();
             txn.put_inode(ino, &inode);
             orphans::remember(txn, ino);
@@ -158,6 +161,7 @@ impl Volume {
         mut inode: Inode,
         caller: &Caller,
     ) -> std::result::Result<FileEntry, MetadataError> {
+        check_addition(&directory)?;
         let ino = txn.new_ino();
         let is_directory = inode.kind() == FileKind::Directory;
         if directory.mode & S_ISGID != 0 {
@@ -171,6 +175,7 @@ impl Volume {
             inode.parent = parent;
             add_link(&mut directory)?;
         }
+        inherit(&mut inode, &directory);
         directory.size += 1;
         touch(&mut directory, caller);
         directory::insert(txn, &self.hasher(), parent, name, ino, inode.kind())?;
@@ -206,6 +211,8 @@ impl Volume {
             if directory::find(txn, &self.hasher(), parent, name)?.is_some() {
                 return Err(Error::Exists.into());
             }
+            check_addition(&directory)?;
+            check_file(&inode)?;
             add_link(&mut inode)?;
             inode.ctime = caller.now;
             directory.size += 1;
@@ -229,6 +236,7 @@ impl Volume {
                 return Err(Error::IsDirectory.into());
             }
             let mut directory = txn.inode(parent)?;
+            check_removal(&directory)?;
             uncount_entry(&mut directory, parent)?;
             touch(&mut directory, caller);
             txn.delete(Key::new(parent, ItemKind::Dirent, found.cookie));
@@ -253,6 +261,7 @@ impl Volume {
                 return Err(Error::NotDirectory.into());
             }
             let mut directory = txn.inode(parent)?;
+            check_removal(&directory)?;
             uncount_entry(&mut directory, parent)?;
             uncount_subdirectory(&mut directory, parent)?;
             touch(&mut directory, caller);
@@ -277,7 +286,7 @@ impl Volume {
     }
 }
 
-/// Decrements the link count of `ino`. Returns `ino` if that was the last name: the file is then an
+/// Decrements the link count of `ino`, if its flags allow that. Returns `ino` if that was the last name: the file is then an
 /// orphan.
 pub(super) fn uncount_link(
     txn: &mut Txn<'_>,
@@ -285,20 +294,22 @@ pub(super) fn uncount_link(
     caller: &Caller,
 ) -> std::result::Result<Option<u64>, MetadataError> {
     let mut inode = txn.inode(ino)?;
+    check_file(&inode)?;
     inode.links = inode.links.saturating_sub(1);
     inode.ctime = caller.now;
     txn.put_inode(ino, &inode);
     Ok((inode.links == 0).then(|| orphans::remember(txn, ino)))
 }
 
-/// Makes the directory `ino` an orphan, and returns `ino`. Fails with `NotEmpty` if the directory
-/// has entries.
+/// Makes the directory `ino` an orphan, if its flags allow that, and returns `ino`. Fails with `NotEmpty` if the
+/// directory has entries.
 pub(super) fn orphan_directory(
     txn: &mut Txn<'_>,
     ino: u64,
     caller: &Caller,
 ) -> std::result::Result<Option<u64>, MetadataError> {
     let mut inode = txn.inode(ino)?;
+    check_file(&inode)?;
     if inode.size != 0 {
         return Err(Error::NotEmpty.into());
     }

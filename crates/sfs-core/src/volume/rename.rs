@@ -5,6 +5,7 @@
 
 use super::Volume;
 use super::directory::{self, FoundEntry};
+use super::file_flags::{check_addition, check_file, check_removal};
 use super::namespace::{
     add_link, live_directory, new_inode, orphan_directory, touch, uncount_entry, uncount_link,
     uncount_subdirectory,
@@ -120,10 +121,12 @@ impl Volume {
         txn.delete(Key::new(parent, ItemKind::Dirent, from.cookie));
         directory::insert(txn, &self.hasher(), new_parent, new_name, from.ino, from.kind)?;
         let mut old = txn.inode(parent)?;
+        check_removal(&old)?;
         uncount_entry(&mut old, parent)?;
         touch(&mut old, caller);
         txn.put_inode(parent, &old);
         let mut new = txn.inode(new_parent)?;
+        check_addition(&new)?;
         new.size += 1;
         touch(&mut new, caller);
         txn.put_inode(new_parent, &new);
@@ -142,6 +145,7 @@ fn exchange(
     directory::replace(txn, b_parent, b_name, b.cookie, a.ino, a.kind);
     for parent in [a_parent, b_parent] {
         let mut directory = txn.inode(parent)?;
+        check_removal(&directory)?;
         touch(&mut directory, caller);
         txn.put_inode(parent, &directory);
     }
@@ -159,6 +163,7 @@ fn reparent(
     caller: &Caller,
 ) -> std::result::Result<(), MetadataError> {
     let mut inode = txn.inode(moved.ino)?;
+    check_file(&inode)?;
     inode.ctime = caller.now;
     if moved.kind == FileKind::Directory && parent != new_parent {
         inode.parent = new_parent;
@@ -188,6 +193,7 @@ fn remove_target(
         _ => {}
     }
     let mut directory = txn.inode(new_parent)?;
+    check_removal(&directory)?;
     uncount_entry(&mut directory, new_parent)?;
     txn.delete(Key::new(new_parent, ItemKind::Dirent, to.cookie));
     if to.kind == FileKind::Directory {

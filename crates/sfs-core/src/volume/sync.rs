@@ -11,6 +11,37 @@ use crate::mutant::{Mutant, mutated};
 use crate::writeback::{Selection, StepError};
 
 impl Volume {
+    /// Makes the data of `ino` durable, with the attributes that are needed to read it: fdatasync(2). Where nothing but
+    /// times of files has changed since the last commit, nothing is written.
+    pub fn sync_data(&self, ino: u64) -> Result<()> {
+        if self.is_data_durable(ino)? { Ok(()) } else { self.sync_file(ino) }
+    }
+
+    /// Returns whether everything but times of files is durable, as far as file `ino` is concerned. A commit that is
+    /// under way is waited for.
+    fn is_data_durable(&self, ino: u64) -> Result<bool> {
+        if self.health.is_read_only() {
+            return Ok(true);
+        }
+        // A sync that has something to write joins the others at once.
+        if self.has_data_to_sync(ino) {
+            return Ok(false);
+        }
+        let log = self.log.lock();
+        self.health.check_running()?;
+        Ok(!log.unflushed && !self.has_data_to_sync(ino))
+    }
+
+    /// Returns whether file `ino` has data or a length to be written, or the metadata another change than of times.
+    fn has_data_to_sync(&self, ino: u64) -> bool {
+        let is_dirty = if mutated(Mutant::DataSyncSkipsSize) {
+            self.inodes.find(ino).is_some_and(|file| !file.data().dirty.is_empty())
+        } else {
+            self.dirty.contains(ino)
+        };
+        is_dirty || self.metadata.read().has_more_than_times()
+    }
+
     /// Makes every change of `ino`, and every earlier change of the namespace, durable (durability contract,
     /// sentence 1).
     pub fn sync_file(&self, ino: u64) -> Result<()> {
@@ -24,11 +55,32 @@ impl Volume {
     /// `reported` is the number of losses that were reported to this caller, and is updated. The losses of a file stay
     /// in memory while a caller refers to the file.
     pub fn sync_file_after(&self, ino: u64, reported: &mut u64) -> Result<()> {
+        self.sync_after(ino, reported, || {
+            self.write_access_time(ino)?;
+            self.sync_queued(Some(ino))
+        })
+    }
+
+    /// Makes the data of a file durable as [`Volume::sync_data`] does, and reports losses as
+    /// [`Volume::sync_file_after`] does.
+    pub fn sync_data_after(&self, ino: u64, reported: &mut u64) -> Result<()> {
+        self.sync_after(ino, reported, || match self.is_data_durable(ino)? {
+            true => Ok(()),
+            false => self.sync_queued(Some(ino)),
+        })
+    }
+
+    fn sync_after(
+        &self,
+        ino: u64,
+        reported: &mut u64,
+        sync: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         self.space.note_request();
-        if self.options.read_only {
+        if self.health.is_read_only() {
             return Ok(());
         }
-        let synced = self.superblocks.after(self.sync_queued(Some(ino)));
+        let synced = self.superblocks.after(sync());
         let Some(file) = self.inodes.find(ino) else { return synced };
         let mut data = file.data();
         let losses = data.errors.report(*reported);
@@ -49,7 +101,7 @@ impl Volume {
 
     fn sync(&self, file: Option<u64>) -> Result<()> {
         self.space.note_request();
-        if self.options.read_only {
+        if self.health.is_read_only() {
             return Ok(());
         }
         self.superblocks.after(self.sync_and_report(file))
@@ -58,6 +110,7 @@ impl Volume {
     fn sync_and_report(&self, file: Option<u64>) -> Result<()> {
         match file {
             Some(ino) => {
+                self.write_access_time(ino)?;
                 let state = self.inodes.find(ino);
                 let before = state.as_ref().map(|state| state.data().errors.count());
                 self.sync_queued(file)?;
@@ -68,6 +121,7 @@ impl Volume {
                 state.map_or(Ok(()), |state| report(&mut state.data()))
             }
             None => {
+                self.write_access_times()?;
                 let before = self.dirty.with_errors(|errors| errors.syncs.count());
                 self.sync_queued(None)?;
                 self.dirty.with_errors(|errors| errors.syncs.report(before))
@@ -100,7 +154,7 @@ impl Volume {
     /// spite of damage elsewhere. The error of the damage is returned at the end; [`Volume::is_closed`]
     /// distinguishes it from other errors.
     pub fn close(&self) -> Result<()> {
-        if self.options.read_only {
+        if self.health.is_read_only() {
             return Ok(());
         }
         self.superblocks.after(self.write_all_and_close())
@@ -109,6 +163,7 @@ impl Volume {
     fn write_all_and_close(&self) -> Result<()> {
         self.health.check_running()?;
         let deleted = self.delete_all_orphans();
+        self.write_access_times_at_the_end()?;
         self.space.commit_for_unmount(&mut self.log.lock())?;
         self.schedule.note_closed();
         while self.space.discard_step() {}

@@ -59,6 +59,9 @@ impl Volume {
             if !done && inode.links > 0 {
                 orphans::remember_cut(txn, ino, keep as u32);
             }
+            if mutated(Mutant::DataSyncSkipsSize) {
+                txn.change_only_times();
+            }
             txn.put_inode(ino, &inode);
             Ok(!done)
         };

@@ -195,7 +195,7 @@ impl Volume {
     }
 
     /// Returns the attributes of a regular file.
-    fn regular(&self, ino: u64) -> Result<Inode> {
+    pub(super) fn regular(&self, ino: u64) -> Result<Inode> {
         let inode = self.attributes(ino)?;
         match inode.kind() {
             FileKind::Regular => Ok(inode),

@@ -7,6 +7,7 @@
 
 use super::Volume;
 use super::directory::NameHasher;
+use super::file_flags::check_file;
 use crate::format::{
     Corruption, CorruptionKind, Inode, InodeFlags, ItemKind, Key, NAME_LEN_MAX, XATTR_LEN_MAX,
 };
@@ -235,6 +236,7 @@ impl Volume {
         }
         self.change(|txn| {
             let mut inode = txn.inode(ino)?;
+            check_file(&inode)?;
             let existed = delete(txn, &self.hasher(), ino, &mut inode, name)?;
             match (existed, mode) {
                 (true, XattrMode::Create) => return Err(Error::Exists.into()),
@@ -253,6 +255,7 @@ impl Volume {
     pub fn remove_xattr(&self, ino: u64, name: &[u8], caller: &Caller) -> Result<()> {
         self.change(|txn| {
             let mut inode = txn.inode(ino)?;
+            check_file(&inode)?;
             if !delete(txn, &self.hasher(), ino, &mut inode, name)? {
                 return Err(Error::NoAttribute.into());
             }

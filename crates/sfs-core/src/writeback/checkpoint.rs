@@ -39,6 +39,10 @@ pub(crate) enum CheckpointReason {
     Mount,
     /// The volume is unmounted.
     Unmount,
+    /// The volume is frozen: a copy of the device is like an unmounted volume.
+    Freeze,
+    /// The volume is written again after it was frozen.
+    Thaw,
     /// The last checkpoint is as old as the mount option `checkpoint=` allows.
     Interval,
     /// The clock was set back.
@@ -63,7 +67,7 @@ impl CheckpointReason {
 
     /// Returns whether the volume is unmounted after this checkpoint.
     fn unmounts(self) -> bool {
-        matches!(self, Self::Format | Self::Rebuild | Self::Unmount)
+        matches!(self, Self::Format | Self::Rebuild | Self::Unmount | Self::Freeze)
     }
 }
 

@@ -292,7 +292,8 @@ fn plan_file<'a>(
 ) -> std::result::Result<Option<FilePlan<'a>>, MetadataError> {
     metadata.tree.prepare(&Key::inode(ino))?;
     let Some(value) = metadata.tree.get(&Key::inode(ino))? else { return Ok(None) };
-    let inode = Inode::decode(value, ino, metadata.tolerance)?;
+    let mut inode = Inode::decode(value, ino, metadata.tolerance)?;
+    inode.atime = metadata.access_times.get(ino).unwrap_or(inode.atime);
     let rest_len = value.len() - Inode::LEN;
     metadata.tree.prepare(&Key::new(ino, ItemKind::Inline, 0))?;
     let mut shown = inode;

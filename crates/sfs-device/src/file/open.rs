@@ -165,6 +165,34 @@ pub(super) fn open(
     Ok(OpenedFile { file, claim, geometry, is_block_device, direct_io })
 }
 
+/// Opens the file at `path`, which `reader` has open for reading, for writing as well, and makes the lock of `reader`
+/// that of a writer. The first descriptor keeps the lock.
+pub(super) fn reopen(
+    path: &Path,
+    reader: &File,
+    is_block_device: bool,
+    direct_io: bool,
+) -> Result<File, OpenErrorKind> {
+    let (file, _) = open_file(path, Access::ReadWrite, false)?;
+    let (found, expected) = (file.metadata()?, reader.metadata()?);
+    let identity = |file: &fs::Metadata| (file.st_dev(), file.st_ino(), file.st_rdev());
+    if identity(&found) != identity(&expected) {
+        return Err(OpenErrorKind::Busy); // Another program replaced the file.
+    }
+    if is_block_device && sys::block_device_is_read_only(&file)? {
+        return Err(OpenErrorKind::WriteProtected);
+    }
+    if !direct_io {
+        sys::disable_direct_io(&file)?;
+    }
+    if let Err(error) = lock(reader, Access::ReadWrite, is_block_device) {
+        // A failed change of the lock may have lost it.
+        lock(reader, Access::ReadOnly, is_block_device)?;
+        return Err(error);
+    }
+    Ok(file)
+}
+
 pub(super) fn create(path: &Path, length: u64) -> Result<(), OpenError> {
     let explain = |error: io::Error| OpenError { path: path.to_owned(), kind: error.into() };
     let file = File::create_new(path).map_err(explain)?;

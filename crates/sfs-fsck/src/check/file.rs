@@ -3,8 +3,8 @@
 //! Items arrive one by one, in the order of their keys. Other inodes play no part here.
 
 use sfs_core::format::{
-    DecodeError, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, Key, RUN_BLOCKS, SYMLINK_LEN_MAX,
-    Tolerance,
+    DecodeError, Features, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, Key, RUN_BLOCKS,
+    SYMLINK_LEN_MAX, Tolerance,
 };
 use sfs_device::BLOCK_SIZE;
 
@@ -103,8 +103,13 @@ impl FileCheck {
     }
 
     /// Checks the items against each other, after the last one. `is_truncating` allows mappings past the
-    /// end.
-    pub(crate) fn finish(&mut self, is_truncating: bool, findings: &mut Findings) {
+    /// end; `features` are those of the superblock.
+    pub(crate) fn finish(
+        &mut self,
+        is_truncating: bool,
+        features: &Features,
+        findings: &mut Findings,
+    ) {
         let ino = self.ino;
         self.xattrs.finish();
         let Some(inode) = self.inode else { return };
@@ -118,6 +123,10 @@ impl FileCheck {
         }
         if inode.flags.contains(InodeFlags::XATTRS) != self.xattrs.any() {
             findings.push(Finding::XattrFlag { ino });
+        }
+        let needs_feature = inode.flags.intersects(InodeFlags::OF_USERS);
+        if needs_feature && features.read_only_compatible & Features::INODE_FLAGS == 0 {
+            findings.push(Finding::FlagFeature { ino });
         }
         self.xattrs.report(ino, findings);
     }

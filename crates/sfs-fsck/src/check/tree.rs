@@ -159,7 +159,7 @@ impl<'a> TreeCheckPass<'a> {
         }
         let orphan = self.namespace.orphans.get(&ino);
         let is_truncating = orphan.is_some_and(|first| *first < FILE_BLOCKS_MAX);
-        file.finish(is_truncating, &mut self.content);
+        file.finish(is_truncating, &self.volume.superblock.features, &mut self.content);
         self.namespace.add_file(&file);
         if !file.exists {
             self.without_attributes.push(file);

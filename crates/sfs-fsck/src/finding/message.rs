@@ -136,6 +136,9 @@ impl fmt::Display for Finding {
             Self::XattrFlag { ino } => {
                 write!(f, "inode {ino}: the flag for extended attributes is wrong")
             }
+            Self::FlagFeature { ino } => {
+                write!(f, "inode {ino}: has a flag whose feature the superblock does not have")
+            }
             Self::BlockCount { ino, blocks, counted } => {
                 write!(f, "inode {ino}: {blocks} blocks, but {counted} are mapped")
             }

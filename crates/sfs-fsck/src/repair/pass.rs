@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sfs_core::format::{CheckpointRecord, FORMAT_VERSION, Layout, Location};
+use sfs_core::format::{CheckpointRecord, FORMAT_VERSION, Features, Layout, Location};
 use sfs_device::Device;
 
 use crate::check::report::CheckReport;
@@ -94,7 +94,7 @@ pub(crate) fn run_pass(
         losses.extend(repair.plan.losses);
         clear_impossible_slots(device)?;
     } else if fixes_superblock {
-        write_superblocks(&volume)?;
+        write_superblocks(&volume, 0)?;
     }
     Ok(PassResult { before, has_written: true, copies })
 }
@@ -237,8 +237,9 @@ impl<'a> TreeRepair<'a> {
     ) -> Result<CopyCounts, FsckError> {
         // A program for format version 1 must refuse the volume before anything new is on it.
         let volume = self.checked.tree.volume;
-        if fixes_superblock || volume.superblock.version < FORMAT_VERSION {
-            write_superblocks(volume)?;
+        let needed = self.needed_features();
+        if fixes_superblock || needed != 0 || volume.superblock.version < FORMAT_VERSION {
+            write_superblocks(volume, needed)?;
         }
         let needed = self.needed_segments();
         let VolumeCheck { record, tree, usage, rolled, tree_check, .. } = &mut self.checked;
@@ -261,6 +262,16 @@ impl<'a> TreeRepair<'a> {
                 Ok(CopyCounts { made: 0, postponed: planned })
             }
             result => result.map(|()| CopyCounts { made, postponed: planned - made }),
+        }
+    }
+
+    /// Returns the read-only-compatible features that the superblock lacks.
+    fn needed_features(&self) -> u64 {
+        let is_flag = |finding: &Finding| matches!(finding, Finding::FlagFeature { .. });
+        if self.checked.tree_check.files.kept().iter().any(is_flag) {
+            Features::INODE_FLAGS
+        } else {
+            0
         }
     }
 

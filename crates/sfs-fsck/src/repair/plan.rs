@@ -27,8 +27,8 @@ impl RepairPlan {
             Finding::NodeUnknown { address } | Finding::NodeShared { address } => {
                 self.rewrites.contains(&address)
             }
-            // Every repair writes the usage table anew.
-            Finding::UsageExcess { .. } => true,
+            // Every repair writes the usage table anew, and adds the features that are missing.
+            Finding::UsageExcess { .. } | Finding::FlagFeature { .. } => true,
             _ => false,
         }
     }

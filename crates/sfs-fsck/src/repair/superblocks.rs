@@ -13,12 +13,14 @@ use crate::finding::SuperblockCopy;
 use crate::read::superblock::read_block;
 use crate::read::volume::VolumeReader;
 
-/// Writes both copies of the superblock of `volume`, durably and in the format of this program.
-pub(crate) fn write_superblocks(volume: &VolumeReader<'_>) -> Result<(), FsckError> {
-    match volume.superblock.version {
-        FORMAT_VERSION => write_copies(volume, &volume.superblock),
-        _ => change_superblock(volume, |_| ()),
+/// Writes both copies of the superblock of `volume`, durably and in the format of this program, with the
+/// read-only-compatible features `needed` besides those that it has.
+pub(crate) fn write_superblocks(volume: &VolumeReader<'_>, needed: u64) -> Result<(), FsckError> {
+    let Superblock { version, features, .. } = &volume.superblock;
+    if *version == FORMAT_VERSION && features.read_only_compatible & needed == needed {
+        return write_copies(volume, &volume.superblock);
     }
+    change_superblock(volume, |superblock| superblock.features.read_only_compatible |= needed)
 }
 
 /// Applies `change` to the superblock of `volume`, and writes both copies durably with the next generation.

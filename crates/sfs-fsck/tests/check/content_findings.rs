@@ -1,11 +1,11 @@
 //! Findings about the content of files, each for one forged defect.
 
-use sfs_core::format::{FileKind, Head, History, InodeFlags, ItemKind, Key, Mapping};
+use sfs_core::format::{Features, FileKind, Head, History, InodeFlags, ItemKind, Key, Mapping};
 use sfs_device::BLOCK_SIZE;
 use sfs_fsck::Finding;
 
 use super::fixture::{check_device, errors, forged, populated};
-use super::forge::{DATA, GONE, HELLO, LINK, file};
+use super::forge::{DATA, Forge, GONE, HELLO, LINK, file};
 
 #[test]
 fn inline_content_is_checked() {
@@ -102,6 +102,19 @@ fn mappings_are_checked() {
         found[..2],
         [Finding::HeadInvalid { head: Head(1) }, Finding::MappingOwner { ino: GONE }]
     );
+}
+
+#[test]
+fn flags_of_users_need_their_feature() {
+    let set = |forge: &mut Forge| {
+        forge.change_inode(DATA, |inode| inode.flags |= InodeFlags::IMMUTABLE);
+    };
+    assert_eq!(forged(set), [Finding::FlagFeature { ino: DATA }]);
+    let found = forged(|forge| {
+        set(forge);
+        forge.superblock.features.read_only_compatible = Features::INODE_FLAGS;
+    });
+    assert_eq!(found, []);
 }
 
 #[test]

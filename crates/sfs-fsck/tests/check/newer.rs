@@ -118,7 +118,7 @@ fn a_repair_keeps_appended_attribute_bytes() {
 #[test]
 fn unknown_flags_and_kinds_are_damage_where_every_feature_is_known() {
     let mut forge = populated();
-    forge.items.get_mut(&Key::inode(HELLO)).expect("an item")[20] |= 0x10;
+    forge.items.get_mut(&Key::inode(HELLO)).expect("an item")[23] |= 0x80;
     let volume = forge.build();
     let key = Key::inode(HELLO);
     assert!(errors(&volume).contains(&Finding::ItemDamaged { key }), "{:?}", errors(&volume));
@@ -202,16 +202,18 @@ fn a_repair_keeps_items_of_a_newer_program() {
 
 #[test]
 fn flags_of_a_newer_program_are_kept() {
+    const NEWER_FLAG: u32 = 1 << 31;
     let mut forge = newer();
     for ino in [ROOT_INO, HELLO, DATA, SUB] {
-        forge.items.get_mut(&Key::inode(ino)).expect("an item")[20] |= 0x10;
+        forge.items.get_mut(&Key::inode(ino)).expect("an item")[23] |= 0x80;
     }
     let volume = forge.build();
     assert_eq!(errors(&volume), []);
     let (device, mounted) = mount(volume.device);
     change_files(&mounted);
     mounted.close().expect("RAM");
-    for (ino, flags) in [(ROOT_INO, 0x10), (HELLO, 0x11), (DATA, 0x12), (SUB, 0x10)] {
+    for (ino, others) in [(ROOT_INO, 0), (HELLO, 1), (DATA, 2), (SUB, 0)] {
+        let flags = NEWER_FLAG | others;
         assert_eq!(shown(&device, &Key::inode(ino))["flags"], flags, "inode {ino}");
     }
     assert_eq!(check_device(&*device, true).expect("a volume").errors(), 0);

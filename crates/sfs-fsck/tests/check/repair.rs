@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sfs_core::format::{
-    FileKind, History, Inode, InodeFlags, ItemKind, Key, Mapping, ROOT_INO, SegmentState, usage_key,
+    Features, FileKind, History, Inode, InodeFlags, ItemKind, Key, Mapping, ROOT_INO, SegmentState,
+    usage_key,
 };
 use sfs_core::request::VolumeOptions;
 use sfs_device::{BLOCK_SIZE, Device, Event, Keep, RecordingDevice, image_after};
@@ -301,6 +302,19 @@ fn damaged_extended_attributes_are_dropped() {
     repaired.expect(&[Loss::Xattr { ino: DATA }]).expect_content();
     let flag = repair_forged(|forge| forge.change_inode(DATA, |i| i.flags = InodeFlags::NONE));
     flag.expect(&[]).expect_content();
+}
+
+/// The flag stays, and a program that does not know it must not write to the volume any more.
+#[test]
+fn a_flag_without_its_feature_gets_the_feature() {
+    let repaired = repair_forged(|forge| {
+        forge.change_inode(DATA, |inode| inode.flags |= InodeFlags::IMMUTABLE);
+    });
+    repaired.expect(&[]).expect_content();
+    let inode = repaired.volume.attributes(DATA).expect("the file is there");
+    assert!(inode.flags.contains(InodeFlags::IMMUTABLE));
+    let features = repaired.volume.superblock().features;
+    assert_eq!(features.read_only_compatible, Features::INODE_FLAGS);
 }
 
 #[test]

@@ -68,10 +68,10 @@ impl Notifier {
     /// Invalidates the attributes of `directory`, which has just changed, including attributes in a
     /// reply that the kernel has not processed yet. After a change of names the kernel requests the
     /// attributes again by itself, but without the notification the kernel would accept such a
-    /// reply.
+    /// reply. Other inodes than directories are allowed, too: data that the kernel has cached stays.
     ///
-    /// A handler may call this method before it replies: a directory has no data to write back, so
-    /// the kernel waits for no request.
+    /// A handler may call this method before it replies: without data to drop the kernel waits for no
+    /// request.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use sfs_core::format::{FileKind, Inode, ROOT_INO, Timestamp};
+use sfs_core::format::{FileKind, Inode, InodeFlags, ROOT_INO, Timestamp};
 use sfs_core::request::{Caller, Seek};
 use sfs_core::{Error, Volume};
 
@@ -26,6 +26,7 @@ pub fn attributes(reference: &Reference, ino: u64, inode: &Inode) {
     assert_eq!(found, expected, "mode, links, uid, gid, rdev, size of {ino}");
     let found = (inode.atime, inode.mtime, inode.ctime, inode.btime);
     assert_eq!(found, (node.atime, node.mtime, node.ctime, node.btime), "times of {ino}");
+    assert_eq!(inode.flags.intersection(InodeFlags::OF_USERS), node.flags, "flags of {ino}");
     assert_eq!(inode.parent, node.parent, "parent of {ino}");
 }
 
@@ -110,7 +111,7 @@ pub fn listing(volume: &Volume, reference: &Reference, ino: u64, seed: u64, now:
             break;
         }
         // Another file is created and deleted. The times of the directory are restored below.
-        if node.links > 0 && guests < 4 {
+        if node.links > 0 && guests < 4 && !node.is_fixed() {
             guests += 1;
             create_and_delete(volume, ino, &caller);
         }

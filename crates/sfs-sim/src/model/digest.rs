@@ -1,13 +1,13 @@
 //! The digest of a namespace: the part of a state that a crash must not mix with other states.
 //!
 //! The digest has everything except the content, length and times of regular files, which become durable
-//! together with the data.
+//! together with the data, or later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sfs_core::Volume;
-use sfs_core::format::{FileKind, Inode, ROOT_INO};
+use sfs_core::format::{FileKind, Inode, InodeFlags, ROOT_INO};
 
 use super::reference::{Reference, ReferenceNode};
 
@@ -26,6 +26,7 @@ fn reduced(ino: u64, node: &ReferenceNode) -> NamedFile {
     if node.kind() == FileKind::Regular {
         node.mtime = node.btime;
         node.ctime = node.btime;
+        node.atime = node.btime;
         node.content = Default::default();
     }
     node.entries = BTreeMap::new();
@@ -77,6 +78,7 @@ fn node_of(volume: &Volume, ino: u64, inode: &Inode) -> ReferenceNode {
     let mut node = ReferenceNode::new(inode.mode, &caller);
     (node.links, node.rdev, node.parent) = (inode.links, inode.rdev, inode.parent);
     (node.atime, node.mtime, node.ctime) = (inode.atime, inode.mtime, inode.ctime);
+    node.flags = inode.flags.intersection(InodeFlags::OF_USERS);
     let names = volume.xattr_names(ino).expect("names");
     for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         let value = volume.xattr(ino, name).expect("a value");

@@ -31,7 +31,7 @@ impl Reference {
     pub fn may_make(&self, parent: u64, name: &[u8]) -> Result<()> {
         check_name(name)?;
         let directory = self.live_directory(parent)?;
-        if directory.entries.contains_key(name) { Err(Error::Exists) } else { Ok(()) }
+        if directory.entries.contains_key(name) { Err(Error::Exists) } else { directory.may_add() }
     }
 
     /// Adds the new file `ino` as `name` in `parent`.
@@ -50,6 +50,7 @@ impl Reference {
                 node.mode |= 0o2000;
             }
         }
+        node.inherit(directory);
         if node.is_directory() {
             node.links = 2;
             node.parent = parent;
@@ -67,6 +68,7 @@ impl Reference {
         if directory.mode & 0o2000 != 0 {
             node.gid = directory.gid;
         }
+        node.inherit(directory);
         (node.links, node.linkable) = (0, true);
         assert!(self.nodes.insert(ino, node.into()).is_none(), "inode number {ino} is used twice");
         self.refer(ino);
@@ -83,6 +85,7 @@ impl Reference {
             return Err(Error::NotFound);
         }
         self.may_make(parent, name)?;
+        self.node(ino)?.may_remove()?;
         let node = self.edit(ino);
         node.links += 1;
         node.linkable = false;
@@ -100,6 +103,8 @@ impl Reference {
         if self.node(ino)?.is_directory() {
             return Err(Error::IsDirectory);
         }
+        self.node(parent)?.may_remove()?;
+        self.node(ino)?.may_remove()?;
         let directory = self.edit(parent);
         directory.entries.remove(name);
         directory.touch(caller);
@@ -121,6 +126,8 @@ impl Reference {
         if !node.is_directory() {
             return Err(Error::NotDirectory);
         }
+        self.node(parent)?.may_remove()?;
+        node.may_remove()?;
         if !node.entries.is_empty() {
             return Err(Error::NotEmpty);
         }
@@ -175,6 +182,9 @@ impl Reference {
                 if self.node(to)?.is_directory() && self.is_within(parent, to) {
                     return Err(Error::Invalid);
                 }
+                for ino in [parent, new_parent, from, to] {
+                    self.node(ino)?.may_remove()?;
+                }
                 self.edit(parent).entries.insert(name.to_vec(), to);
                 self.edit(new_parent).entries.insert(new_name.to_vec(), from);
                 self.moved(from, parent, new_parent, caller);
@@ -185,8 +195,14 @@ impl Reference {
             }
             (to, _) => {
                 if let Some(to) = to {
+                    self.may_replace(is_directory, to, new_parent)?;
+                }
+                self.node(parent)?.may_remove()?;
+                self.node(new_parent)?.may_add()?;
+                self.node(from)?.may_remove()?;
+                if let Some(to) = to {
                     self.note_replaced(from, to);
-                    self.replace(is_directory, to, new_parent, caller)?;
+                    self.replace(is_directory, to, new_parent, caller);
                 }
                 self.edit(parent).entries.remove(name);
                 self.edit(new_parent).entries.insert(new_name.to_vec(), from);
@@ -204,21 +220,27 @@ impl Reference {
         }
     }
 
-    fn replace(&mut self, from: bool, to: u64, new_parent: u64, caller: &Caller) -> Result<()> {
+    /// Checks whether an entry of `new_parent` that leads to `to` can be replaced; `from` tells whether a directory
+    /// replaces it.
+    fn may_replace(&self, from: bool, to: u64, new_parent: u64) -> Result<()> {
         let node = self.node(to)?;
         match (from, node.is_directory()) {
             (true, false) => return Err(Error::NotDirectory),
             (false, true) => return Err(Error::IsDirectory),
-            (true, true) if !node.entries.is_empty() => return Err(Error::NotEmpty),
             _ => {}
         }
+        self.node(new_parent)?.may_remove()?;
+        node.may_remove()?;
+        if node.entries.is_empty() { Ok(()) } else { Err(Error::NotEmpty) }
+    }
+
+    fn replace(&mut self, from: bool, to: u64, new_parent: u64, caller: &Caller) {
         if from {
             self.edit(new_parent).links -= 1;
             self.drop_directory(to, caller);
         } else {
             self.drop_link(to, caller);
         }
-        Ok(())
     }
 
     /// Updates times, parent and link counts after `ino` was moved to `new_parent`.

@@ -2,12 +2,12 @@
 //!
 //! The seed and the state of the reference decide the choice.
 
-use sfs_core::format::{FileKind, Label, ROOT_INO, Timestamp};
+use sfs_core::format::{FileKind, InodeFlags, Label, ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
 
 use super::fixture::{FILE, after};
 use super::random::SplitMix64;
-use super::reference::{CAPABILITY, Reference};
+use super::reference::{CAPABILITY, Reference, ReferenceNode};
 
 /// Operation on a volume. The fields have the names of the arguments of the volume's methods.
 #[expect(missing_docs, reason = "the methods of the volume document the arguments")]
@@ -82,11 +82,22 @@ pub enum VolumeOperation {
         ino: u64,
         name: Vec<u8>,
     },
+    SetFlags {
+        ino: u64,
+        flags: InodeFlags,
+    },
     List {
         ino: u64,
         seed: u64,
     },
     SyncFile {
+        ino: u64,
+    },
+    SyncData {
+        ino: u64,
+    },
+    /// Reading that may move the time of access.
+    Access {
         ino: u64,
     },
     SyncAll,
@@ -146,7 +157,7 @@ pub fn choose(seed: u64, reference: &Reference, limits: &RunLimits) -> VolumeOpe
     chooser.any(limits)
 }
 
-fn bytes_of(node: &super::reference::ReferenceNode) -> u64 {
+fn bytes_of(node: &ReferenceNode) -> u64 {
     let xattrs: usize = node.xattrs.values().map(|value| value.len() + 512).sum();
     node.content.blocks.len() as u64 * 4096 + node.target.len() as u64 + xattrs as u64 + 256
 }
@@ -187,11 +198,14 @@ impl Chooser<'_> {
                 let ino = self.file();
                 VolumeOperation::Seek { ino, offset: self.offset(ino) }
             }
-            68..=75 => self.set_attributes(),
+            68..=73 => self.set_attributes(),
+            74..=75 => self.set_flags(),
             76..=80 => self.set_xattr(),
             81 => VolumeOperation::RemoveXattr { ino: self.ino(), name: self.xattr_name() },
             82..=83 => VolumeOperation::List { ino: self.directory(), seed: self.random.draw() },
-            84..=88 => VolumeOperation::SyncFile { ino: self.ino() },
+            84..=86 => VolumeOperation::SyncFile { ino: self.ino() },
+            87 => VolumeOperation::SyncData { ino: self.ino() },
+            88 => VolumeOperation::Access { ino: self.file() },
             89 => VolumeOperation::SyncAll,
             90 => VolumeOperation::SetLabel { label: self.label() },
             91..=98 => VolumeOperation::Work {
@@ -210,6 +224,10 @@ impl Chooser<'_> {
 
     /// Draws an operation that frees space or files.
     fn shrink(&mut self, bytes: bool) -> VolumeOperation {
+        let fixed = self.pick(ReferenceNode::is_fixed);
+        if fixed != ROOT_INO && self.random.one_in(3) {
+            return VolumeOperation::SetFlags { ino: fixed, flags: InodeFlags::NONE };
+        }
         match self.random.below(4) {
             0 if bytes => {
                 let size = self.random.below(5000);
@@ -222,7 +240,7 @@ impl Chooser<'_> {
         }
     }
 
-    fn pick(&mut self, fits: impl Fn(&super::reference::ReferenceNode) -> bool) -> u64 {
+    fn pick(&mut self, fits: impl Fn(&ReferenceNode) -> bool) -> u64 {
         let all = self.reference.nodes.iter();
         let found: Vec<u64> = all.filter(|(_, node)| fits(node)).map(|(ino, _)| *ino).collect();
         if found.is_empty() { ROOT_INO } else { self.random.pick(&found) }
@@ -367,11 +385,30 @@ impl Chooser<'_> {
             btime: time(14),
             kill_privileges: bits >> 16 & 1 == 0,
             keep_times: bits >> 17 & 3 == 0,
+            through_open: bits >> 19 & 1 == 0,
         };
         if self.random.one_in(2) {
             changes.size = Some(self.offset(ino));
         }
         VolumeOperation::SetAttributes { ino, changes }
+    }
+
+    /// Draws flags, in half of the cases none. The root stays usable.
+    fn set_flags(&mut self) -> VolumeOperation {
+        const ALL: [InodeFlags; 4] = [
+            InodeFlags::NO_DUMP,
+            InodeFlags::NO_ATIME,
+            InodeFlags::IMMUTABLE,
+            InodeFlags::APPEND_ONLY,
+        ];
+        let ino = self.ino();
+        let choice = if ino == ROOT_INO { &ALL[..2] } else { &ALL[..] };
+        let mut flags = InodeFlags::NONE;
+        if self.random.one_in(2) {
+            flags |= self.random.pick(choice);
+            flags |= self.random.pick(choice);
+        }
+        VolumeOperation::SetFlags { ino, flags }
     }
 
     fn xattr_name(&mut self) -> Vec<u8> {

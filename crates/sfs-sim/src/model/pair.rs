@@ -123,7 +123,8 @@ impl VolumePair {
             }
             VolumeOperation::MakeUnnamed { parent, mode } => {
                 let made = self.volume().make_unnamed(*parent, *mode, &caller);
-                let expected = self.reference.live_directory(*parent).map(drop);
+                let expected =
+                    self.reference.live_directory(*parent).and_then(ReferenceNode::may_add);
                 if let (Ok(entry), Ok(())) = (&made, &expected) {
                     let node = ReferenceNode::new(0o100_000 | mode & 0o7777, &caller);
                     self.reference.make_unnamed(*parent, entry.ino, node);
@@ -190,6 +191,18 @@ impl VolumePair {
                 self.volume().remove_xattr(*ino, name, &caller),
                 self.reference.remove_xattr(*ino, name, &caller),
             ),
+            VolumeOperation::Access { ino } => {
+                let moved = self.volume().note_access(*ino, caller.now);
+                let expected = self.reference.note_access(*ino, caller.now);
+                if let (Ok(moved), Ok(expected)) = (&moved, &expected) {
+                    assert_eq!(moved, expected, "access to {ino}");
+                }
+                (moved.map(drop), expected.map(drop))
+            }
+            VolumeOperation::SetFlags { ino, flags } => (
+                self.volume().set_flags(*ino, *flags, &caller),
+                self.reference.set_flags(*ino, *flags, &caller),
+            ),
             other => (self.look(other), Ok(())),
         }
     }
@@ -235,6 +248,7 @@ impl VolumePair {
                 compare::listing(self.volume(), &self.reference, *ino, *seed, self.now());
             }
             VolumeOperation::SyncFile { ino } => self.volume().sync_file(*ino)?,
+            VolumeOperation::SyncData { ino } => self.volume().sync_data(*ino)?,
             VolumeOperation::SyncAll => self.volume().sync_all()?,
             VolumeOperation::SetLabel { label } => {
                 self.volume().set_label(*label)?;

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sfs_core::Error;
-use sfs_core::format::{FileKind, Label, ROOT_INO, Timestamp};
+use sfs_core::format::{FileKind, InodeFlags, Label, ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, Caller, WriteMode};
 
 use super::content::FileContent;
+use super::file_flags;
 use super::fixture::NOW;
 
 /// Extended attribute that a write removes.
@@ -39,6 +40,8 @@ pub struct ReferenceNode {
     pub ctime: Timestamp,
     /// Time of the creation.
     pub btime: Timestamp,
+    /// Flags that users set.
+    pub flags: InodeFlags,
     /// Extended attributes.
     pub xattrs: BTreeMap<Vec<u8>, Arc<Vec<u8>>>,
     /// Content of a regular file.
@@ -70,6 +73,7 @@ impl ReferenceNode {
             mtime: now,
             ctime: now,
             btime: now,
+            flags: InodeFlags::NONE,
             xattrs: BTreeMap::new(),
             content: FileContent::default(),
             target: Vec::new(),
@@ -244,6 +248,20 @@ impl Reference {
         Ok(())
     }
 
+    /// Moves the time of the last access of a regular file that was changed since, or last read a day ago. Returns
+    /// whether the time has moved.
+    pub fn note_access(&mut self, ino: u64, now: Timestamp) -> Result<bool> {
+        let node = self.node(ino)?;
+        let moves = node.kind() == FileKind::Regular
+            && !node.flags.contains(InodeFlags::NO_ATIME)
+            && (node.atime <= node.mtime.max(node.ctime) || now.secs - node.atime.secs >= 86_400)
+            && node.atime != now;
+        if moves {
+            self.edit(ino).atime = now;
+        }
+        Ok(moves)
+    }
+
     /// Changes attributes, and the length of a regular file.
     pub fn set_attributes(
         &mut self,
@@ -254,7 +272,7 @@ impl Reference {
         if changes.size.is_some() {
             self.regular(ino)?;
         }
-        self.node(ino)?;
+        file_flags::check_attributes(self.node(ino)?, changes, caller)?;
         let node = self.edit(ino);
         if let Some(size) = changes.size {
             node.replaces |= size == 0 && node.content.size > 0;

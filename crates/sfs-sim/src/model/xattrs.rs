@@ -25,6 +25,7 @@ impl Reference {
         if value.len() > XATTR_LEN_MAX {
             return Err(Error::ValueTooLong);
         }
+        self.node(ino)?.may_remove()?;
         let exists = self.node(ino)?.xattrs.contains_key(name);
         match (exists, mode) {
             (true, XattrMode::Create) => return Err(Error::Exists),
@@ -43,6 +44,7 @@ impl Reference {
     ///
     /// The error that the volume has to return.
     pub fn remove_xattr(&mut self, ino: u64, name: &[u8], caller: &Caller) -> Result<(), Error> {
+        self.node(ino)?.may_remove()?;
         if !self.node(ino)?.xattrs.contains_key(name) {
             return Err(Error::NoAttribute);
         }

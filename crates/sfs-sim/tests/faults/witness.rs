@@ -189,7 +189,10 @@ fn perform(volume: &Volume, operation: &VolumeOperation, millis: u64) -> Result<
             volume.set_xattr(*ino, name, value, *mode, &caller)
         }
         VolumeOperation::RemoveXattr { ino, name } => volume.remove_xattr(*ino, name, &caller),
+        VolumeOperation::SetFlags { ino, flags } => volume.set_flags(*ino, *flags, &caller),
+        VolumeOperation::Access { ino } => volume.note_access(*ino, caller.now).map(drop),
         VolumeOperation::SyncFile { ino } => volume.sync_file(*ino),
+        VolumeOperation::SyncData { ino } => volume.sync_data(*ino),
         VolumeOperation::SyncAll => volume.sync_all(),
         VolumeOperation::Work { .. } => sfs_sim::model::fixture::settle(volume, after(millis)),
         VolumeOperation::Step => volume.work(after(millis)).map(drop),
