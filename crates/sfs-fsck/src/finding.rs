@@ -158,6 +158,12 @@ pub enum Finding {
     XattrTwice { ino: u64, offset: u64 },
     /// The inode's flag for extended attributes is wrong.
     XattrFlag { ino: u64 },
+    /// An access list is not sound, or its file can have none.
+    AccessListInvalid { ino: u64, offset: u64 },
+    /// The permission bits of the mode differ from those that the access list shows.
+    AccessListMode { ino: u64, offset: u64, mode: u32, shown: u32 },
+    /// Files have access lists, but the superblock does not declare that, so a program that does not know them may write.
+    AccessListsUndeclared,
 
     /// The block count of the inode differs from the number of its mappings.
     BlockCount { ino: u64, blocks: u64, counted: u64 },
@@ -222,6 +228,8 @@ impl Finding {
             | Self::ParentWrong { .. }
             | Self::OrphanMissing { .. }
             | Self::OrphanWrong { .. }
+            | Self::AccessListMode { .. }
+            | Self::AccessListsUndeclared
             | Self::UsageMissing { .. }
             | Self::UsageExcess { .. }
             | Self::UsageLive { .. }
@@ -239,7 +247,10 @@ impl Finding {
     pub(crate) fn is_of_superblock(&self) -> bool {
         matches!(
             self,
-            Self::SuperblockDamaged { .. } | Self::SuperblockOlder { .. } | Self::SuperblocksDiffer
+            Self::SuperblockDamaged { .. }
+                | Self::SuperblockOlder { .. }
+                | Self::SuperblocksDiffer
+                | Self::AccessListsUndeclared
         )
     }
 
@@ -269,6 +280,8 @@ impl Finding {
             | Self::XattrHash { ino, .. }
             | Self::XattrTwice { ino, .. }
             | Self::XattrFlag { ino }
+            | Self::AccessListInvalid { ino, .. }
+            | Self::AccessListMode { ino, .. }
             | Self::BlockCount { ino, .. }
             | Self::MappingOwner { ino }
             | Self::MappingBeyondEnd { ino, .. }

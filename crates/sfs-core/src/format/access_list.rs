@@ -33,7 +33,7 @@ impl AccessListKind {
     pub const ALL: [Self; 2] = [Self::Access, Self::Default];
 
     /// Returns the name of the extended attribute.
-    pub fn name(self) -> &'static [u8] {
+    pub const fn name(self) -> &'static [u8] {
         match self {
             Self::Access => b"system.posix_acl_access",
             Self::Default => b"system.posix_acl_default",

@@ -94,7 +94,7 @@ pub(crate) fn run_pass(
         losses.extend(repair.plan.losses);
         clear_impossible_slots(device)?;
     } else if fixes_superblock {
-        write_superblocks(&volume)?;
+        write_superblocks(&volume, checked.tree_check.features())?;
     }
     Ok(PassResult { before, has_written: true, copies })
 }
@@ -228,7 +228,7 @@ impl<'a> TreeRepair<'a> {
     }
 
     /// Writes the repaired tree, with as many copies as there is space for, and before it the superblocks if
-    /// they have findings or an older version.
+    /// they have findings or an older version, or lack a feature.
     fn write(
         &mut self,
         device: &Arc<dyn Device>,
@@ -237,8 +237,11 @@ impl<'a> TreeRepair<'a> {
     ) -> Result<CopyCounts, FsckError> {
         // A program for format version 1 must refuse the volume before anything new is on it.
         let volume = self.checked.tree.volume;
-        if fixes_superblock || volume.superblock.version < FORMAT_VERSION {
-            write_superblocks(volume)?;
+        let features = self.checked.tree_check.features();
+        let declared = volume.superblock.features.read_only_compatible;
+        let is_older = volume.superblock.version < FORMAT_VERSION;
+        if fixes_superblock || is_older || features & !declared != 0 {
+            write_superblocks(volume, features)?;
         }
         let needed = self.needed_segments();
         let VolumeCheck { record, tree, usage, rolled, tree_check, .. } = &mut self.checked;

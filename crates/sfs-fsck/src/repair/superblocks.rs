@@ -13,11 +13,15 @@ use crate::finding::SuperblockCopy;
 use crate::read::superblock::read_block;
 use crate::read::volume::VolumeReader;
 
-/// Writes both copies of the superblock of `volume`, durably and in the format of this program.
-pub(crate) fn write_superblocks(volume: &VolumeReader<'_>) -> Result<(), FsckError> {
-    match volume.superblock.version {
-        FORMAT_VERSION => write_copies(volume, &volume.superblock),
-        _ => change_superblock(volume, |_| ()),
+/// Writes both copies of the superblock of `volume`, durably, in the format of this program, and with `features` among
+/// those that a program has to know to write.
+pub(crate) fn write_superblocks(volume: &VolumeReader<'_>, features: u64) -> Result<(), FsckError> {
+    let Superblock { version, features: declared, .. } = volume.superblock;
+    match version {
+        FORMAT_VERSION if declared.read_only_compatible & features == features => {
+            write_copies(volume, &volume.superblock)
+        }
+        _ => change_superblock(volume, |next| next.features.read_only_compatible |= features),
     }
 }
 
