@@ -235,7 +235,7 @@ impl FuseShell {
 
 /// Returns the caller of a request, and the current time.
 pub(super) fn caller(request: &FuseRequest<'_>) -> Caller {
-    Caller { uid: request.uid, gid: request.gid, now: file_clock::now() }
+    Caller { uid: request.uid, gid: request.gid, now: file_clock::now(), umask: None }
 }
 
 fn entry(entry: &FileEntry) -> sfs_fuse::NodeEntry {
@@ -306,7 +306,7 @@ mod tests {
     fn a_reader_is_not_refused_after_a_mapping_has_lost_data() {
         for writeback in [true, false] {
             let shell = shell(&MountOptions { writeback, ..MountOptions::default() });
-            let caller = Caller { uid: 0, gid: 0, now: NOW };
+            let caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
             let file =
                 shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
             let handle = shell.opened(file.ino, libc::O_RDWR.cast_unsigned(), true).handle;
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn data_of_every_failed_write_back_is_lost() {
         let shell = shell(&MountOptions::default());
-        let caller = Caller { uid: 0, gid: 0, now: NOW };
+        let caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
         let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
         let handle = shell.opened(file.ino, libc::O_RDWR.cast_unsigned(), true).handle;
         let lost = |shell: &FuseShell| shell.lost_writeback.report(&shell.volume, Path::new("/"));
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn data_of_a_deleted_file_does_not_count_as_lost() {
         let shell = shell(&MountOptions::default());
-        let caller = Caller { uid: 0, gid: 0, now: NOW };
+        let caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
         let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
         shell.record_loss(file.ino, 0..1 << 20, &Error::NoSpace);
         shell.volume.unlink(ROOT_INO, b"f", &caller).expect("the file is removed");

@@ -64,11 +64,17 @@ pub enum Mutant {
     UpgradeLate,
     /// The superblock of an upgrade is not flushed before the first checkpoint.
     UpgradeUnflushed,
+    /// A change of the mode changes the access list in a later transaction.
+    ListBehindMode,
+    /// A new file inherits its access lists in a later transaction.
+    ListInheritedLate,
+    /// The first access list is durable before the superblock declares it.
+    ListUndeclared,
 }
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 32] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -98,6 +104,9 @@ impl Mutant {
         Self::GenerationKept,
         Self::UpgradeLate,
         Self::UpgradeUnflushed,
+        Self::ListBehindMode,
+        Self::ListInheritedLate,
+        Self::ListUndeclared,
     ];
 }
 

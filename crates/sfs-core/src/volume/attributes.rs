@@ -5,15 +5,17 @@
 //! of the length is done first, by `truncate`.
 
 use super::Volume;
+use super::access_lists;
 use super::xattr;
 use crate::format::{FileKind, Inode, InodeFlags};
 use crate::metadata::MetadataError;
 use crate::metadata::Txn;
+use crate::mutant::{Mutant, mutated};
 use crate::request::{AttributeChanges, Caller};
 use crate::{Error, Result};
 
 const S_ISUID: u32 = 0o4000;
-const S_ISGID: u32 = 0o2000;
+pub(super) const S_ISGID: u32 = 0o2000;
 const S_IXGRP: u32 = 0o0010;
 
 /// Extended attribute that holds the capabilities of a program.
@@ -64,16 +66,35 @@ impl Volume {
             if changes.give_owner() || changes.size.is_some() || changes.kill_privileges {
                 xattr::delete_if_any(txn, &self.hasher(), ino, &mut inode, CAPABILITY)?;
             }
+            if changes.mode.is_some() && !mutated(Mutant::ListBehindMode) {
+                access_lists::follow_mode(txn, &self.hasher(), ino, &mut inode)?;
+            }
             // The tree keeps its length and block count: pending ones wait for their data (decision 5).
             (inode.size, inode.blocks) = (size, blocks);
             txn.put_inode(ino, &inode);
             (inode.size, inode.blocks) = shown;
             Ok(inode)
         };
-        self.change_then(logic, |_| {
+        let changed = self.change_then(logic, |_| {
             if let Some(pending) = &mut handle.data().pending {
                 pending.times = None;
             }
+        });
+        if changes.mode.is_some() && mutated(Mutant::ListBehindMode) {
+            drop(_io);
+            self.follow_mode_later(ino)?;
+        }
+        changed
+    }
+
+    /// Changes the access list of `ino` in a transaction of its own, with a commit before it.
+    fn follow_mode_later(&self, ino: u64) -> Result<()> {
+        self.sync_all()?;
+        self.change(|txn| {
+            let mut inode = txn.inode(ino)?;
+            access_lists::follow_mode(txn, &self.hasher(), ino, &mut inode)?;
+            txn.put_inode(ino, &inode);
+            Ok(())
         })
     }
 

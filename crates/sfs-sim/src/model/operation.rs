@@ -2,9 +2,10 @@
 //!
 //! The seed and the state of the reference decide the choice.
 
-use sfs_core::format::{FileKind, Label, ROOT_INO, Timestamp};
+use sfs_core::format::{AccessListKind, FileKind, Label, ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
 
+use super::access_lists;
 use super::fixture::{FILE, after};
 use super::random::SplitMix64;
 use super::reference::{CAPABILITY, Reference};
@@ -82,6 +83,12 @@ pub enum VolumeOperation {
         ino: u64,
         name: Vec<u8>,
     },
+    SetAccessList {
+        ino: u64,
+        kind: AccessListKind,
+        value: Vec<u8>,
+        clear_sgid: bool,
+    },
     List {
         ino: u64,
         seed: u64,
@@ -120,6 +127,7 @@ impl VolumeOperation {
                 | Self::Write { .. }
                 | Self::SetAttributes { .. }
                 | Self::SetXattr { .. }
+                | Self::SetAccessList { .. }
         )
     }
 }
@@ -188,8 +196,9 @@ impl Chooser<'_> {
                 VolumeOperation::Seek { ino, offset: self.offset(ino) }
             }
             68..=75 => self.set_attributes(),
-            76..=80 => self.set_xattr(),
-            81 => VolumeOperation::RemoveXattr { ino: self.ino(), name: self.xattr_name() },
+            76..=78 => self.set_xattr(),
+            79..=80 => self.set_access_list(),
+            81 => self.remove_xattr(),
             82..=83 => VolumeOperation::List { ino: self.directory(), seed: self.random.draw() },
             84..=88 => VolumeOperation::SyncFile { ino: self.ino() },
             89 => VolumeOperation::SyncAll,
@@ -217,7 +226,7 @@ impl Chooser<'_> {
                 VolumeOperation::SetAttributes { ino: self.file(), changes }
             }
             1 => VolumeOperation::Forget { ino: self.ino() },
-            2 => VolumeOperation::RemoveXattr { ino: self.ino(), name: self.xattr_name() },
+            2 => self.remove_xattr(),
             _ => self.unlink(),
         }
     }
@@ -380,6 +389,40 @@ impl Chooser<'_> {
             1 => vec![b'x'; 255],
             other => format!("user.{other}").into_bytes(),
         }
+    }
+
+    fn remove_xattr(&mut self) -> VolumeOperation {
+        if self.random.one_in(2) {
+            return VolumeOperation::RemoveXattr { ino: self.ino(), name: self.xattr_name() };
+        }
+        // Most files have no list.
+        let name = self.random.pick(&AccessListKind::ALL).name();
+        let ino = self.pick(|node| node.xattrs.contains_key(name));
+        VolumeOperation::RemoveXattr { ino, name: name.to_vec() }
+    }
+
+    fn set_access_list(&mut self) -> VolumeOperation {
+        let kind = self.random.pick(&AccessListKind::ALL);
+        let ino = match kind {
+            AccessListKind::Access => self.ino(),
+            AccessListKind::Default => self.directory(),
+        };
+        let bits = self.random.draw();
+        let count = self.random.pick(&[0, 1, 1, 2, 3, 150]);
+        let named: Vec<(u32, u16)> = (0..count)
+            .map(|no| (no * 7 + bits as u32 % 7, (bits >> (no % 60)) as u16 & 7))
+            .collect();
+        let (users, groups) = named.split_at(self.random.below(named.len() as u64 + 1) as usize);
+        let mut value = access_lists::list(bits as u32 & 0o777, users, groups);
+        match self.random.below(16) {
+            // The list of a mode.
+            0..=2 => value = access_lists::encode(&[(1, 6, !0), (4, 5, !0), (32, 4, !0)]),
+            3 => value.truncate(self.random.below(value.len() as u64) as usize),
+            4 => value[self.random.below(4) as usize + 4] ^= 1 << self.random.below(8),
+            5 => value.resize(5000, 0),
+            _ => {}
+        }
+        VolumeOperation::SetAccessList { ino, kind, value, clear_sgid: self.random.one_in(2) }
     }
 
     fn set_xattr(&mut self) -> VolumeOperation {
