@@ -71,7 +71,8 @@ impl Notifier {
     /// reply.
     ///
     /// A handler may call this method before it replies: a directory has no data to write back, so
-    /// the kernel waits for no request.
+    /// the kernel waits for no request. The same holds for the inode of the request itself, of any
+    /// kind: its caller keeps the inode, and no data is invalidated.
     ///
     /// # Errors
     ///
