@@ -24,7 +24,7 @@ use super::{error_to_errno, inode_attributes};
 use crate::background::Waker;
 use crate::bdi::BackingDevice;
 use crate::file_clock;
-use crate::mount_options::{MountOptions, SyncPolicy};
+use crate::mount_options::{AccessLists, MountOptions, SyncPolicy};
 
 /// Time for which the kernel may cache names and attributes. Only this mount changes the volume, so they stay
 /// valid.
@@ -46,6 +46,8 @@ pub(crate) struct FuseShell {
     /// processes map the file or read it through the cache.
     pub(super) can_bypass_cache: bool,
     pub(super) bdi: Arc<BackingDevice>,
+    /// `Off` also if the kernel does not offer what access lists need.
+    pub(super) access_lists: AccessLists,
     pub(super) sync: SyncPolicy,
     pub(super) read_only: bool,
     device: String,
@@ -75,6 +77,7 @@ impl FuseShell {
             async_dio: options.async_dio,
             can_bypass_cache: false,
             bdi,
+            access_lists: options.access_lists,
             sync: options.sync,
             read_only: options.volume.read_only,
             device,
@@ -214,9 +217,9 @@ impl FuseShell {
         self.notify = Some(notify);
     }
 
-    /// Tells the kernel of a change of directory `ino`; must be called before the reply. Attributes
-    /// that are on their way to another process were read before the change, and the kernel would
-    /// cache them for [`TTL`].
+    /// Tells the kernel of a change of directory `ino`, or of the mode of any file by an access list; must be called
+    /// before the reply. Attributes that are on their way to another process were read before the change, and the
+    /// kernel would cache them for [`TTL`].
     pub(super) fn directory_changed(&self, ino: u64) {
         if let Some(notify) = &self.notify
             && let Err(error) = notify(ino)
