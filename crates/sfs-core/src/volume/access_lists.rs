@@ -6,7 +6,6 @@
 //! those of ext4.
 
 use super::Volume;
-use super::attributes::S_ISGID;
 use super::directory::NameHasher;
 use super::xattr;
 use crate::format::{
@@ -17,6 +16,8 @@ use crate::metadata::{MetadataError, Txn};
 use crate::mutant::{Mutant, mutated};
 use crate::request::{Caller, FileEntry, XattrMode};
 use crate::{Error, Result};
+
+const S_ISGID: u32 = 0o2000;
 
 /// Bits of a mode that an access list repeats.
 const PERMISSION_BITS: u32 = 0o777;
@@ -65,7 +66,9 @@ impl Volume {
         }
         let file = self.inodes.get(ino);
         let _io = file.io_write();
-        self.check_room_for_name(ino, kind.name())?;
+        if is_stored {
+            self.check_room_for_name(ino, kind.name())?;
+        }
         self.change(|txn| {
             let mut inode = txn.inode(ino)?;
             check_kind(kind, &inode)?;
@@ -145,6 +148,9 @@ pub(super) fn follow_mode(
 ) -> TxnResult<()> {
     let kind = AccessListKind::Access;
     let Some(mut list) = read(txn, hasher, ino, inode, kind)? else { return Ok(()) };
+    if list.shown() == inode.mode & PERMISSION_BITS {
+        return Ok(());
+    }
     list.show(inode.mode);
     xattr::delete(txn, hasher, ino, inode, kind.name())?;
     xattr::insert(txn, hasher, ino, inode, kind.name(), &list.encode())

@@ -15,7 +15,7 @@ use crate::request::{AttributeChanges, Caller};
 use crate::{Error, Result};
 
 const S_ISUID: u32 = 0o4000;
-pub(super) const S_ISGID: u32 = 0o2000;
+const S_ISGID: u32 = 0o2000;
 const S_IXGRP: u32 = 0o0010;
 
 /// Extended attribute that holds the capabilities of a program.
@@ -51,7 +51,7 @@ impl Volume {
     ) -> Result<Inode> {
         let handle = self.inodes.get(ino);
         let admitted = changes.size.map(|size| self.admit_size(ino, size)).transpose()?;
-        let _io = handle.io_write();
+        let io = handle.io_write();
         if let Some(size) = changes.size {
             self.set_size(&handle, size)?;
         }
@@ -81,7 +81,7 @@ impl Volume {
             }
         });
         if changes.mode.is_some() && mutated(Mutant::ListBehindMode) {
-            drop(_io);
+            drop(io);
             self.follow_mode_later(ino)?;
         }
         changed
