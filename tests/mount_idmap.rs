@@ -88,18 +88,18 @@ fn lists_are_mapped(seen: &Path, kept: &Path) {
         let output = Command::new("getfacl").args(["-n", "-c"]).arg(path).output();
         String::from_utf8(output.expect("getfacl runs").stdout).expect("UTF-8")
     };
-    let set = |group: u32| {
+    let set = |group: u32, permissions: &str| {
         chown(kept, Some(KEPT), Some(group)).expect("we are root");
         fs::set_permissions(kept, PermissionsExt::from_mode(0o2755)).expect("we are root");
         let mut command = Command::new("setfacl");
-        command.args(["-m", &format!("u:{SEEN}:r")]).arg(seen).uid(SEEN).gid(SEEN);
+        command.args(["-m", &format!("u:{SEEN}:{permissions}")]).arg(seen).uid(SEEN).gid(SEEN);
         assert!(command.output().expect("setfacl runs").status.success());
         fs::metadata(kept).expect("the entry exists").mode() & 0o7777
     };
-    assert_eq!(set(KEPT), 0o2755);
+    assert_eq!(set(KEPT, "r"), 0o2755);
     assert!(shown(seen).contains(&format!("user:{SEEN}:r--")), "{}", shown(seen));
     assert!(shown(kept).contains(&format!("user:{KEPT}:r--")), "{}", shown(kept));
-    assert_eq!(set(0), 0o755, "the caller is not in the group");
+    assert_eq!(set(0, "x"), 0o755, "the caller is not in the group");
 }
 
 #[test]
