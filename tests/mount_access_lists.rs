@@ -10,9 +10,13 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use harness::{CACHES, TestVolume, can_mount, sfs_mount, stderr, transport};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, XattrFlags, lgetxattr, linkat, lsetxattr, openat};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, StatxFlags, XattrFlags, lgetxattr, linkat, lsetxattr, openat, statx,
+};
 use sfs_core::format::Superblock;
 
 /// Owner of the files, in a group of his own, and two other users.
@@ -186,6 +190,53 @@ fn mounted_access_lists_are_enforced_at_once() {
     }
 }
 
+/// The kernel may be reading a reply with the mode of before a list was set, and must not keep that mode.
+#[test]
+fn mounted_modes_show_the_list_that_was_set_last() {
+    if !can_set_lists() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let mount = volume.mount("");
+    let file = mount.dir.join("file");
+    File::create(&file).expect("a file");
+    let end = Instant::now() + Duration::from_millis(700);
+    let (mut stale, mut rounds) = (0, 0);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while Instant::now() < end {
+                    let flags = AtFlags::STATX_FORCE_SYNC;
+                    statx(CWD, &file, flags, StatxFlags::BASIC_STATS).expect("the entry exists");
+                }
+            });
+        }
+        while Instant::now() < end {
+            let mask = (rounds % 7) as u16 + 1;
+            let list =
+                list(&[entry(1, 6, !0), entry(4, 4, !0), entry(16, mask, !0), entry(32, 4, !0)]);
+            lsetxattr(&file, ACCESS, &list, XattrFlags::empty()).expect("a list");
+            for _ in 0..3 {
+                let mode = fs::metadata(&file).expect("the entry exists").permissions().mode();
+                stale += u32::from(mode >> 3 & 7 != u32::from(mask));
+            }
+            rounds += 1;
+        }
+    });
+    assert_eq!(stale, 0, "old modes in {rounds} rounds");
+    mount.unmount();
+    volume.check();
+}
+
+fn entry(tag: u16, permissions: u16, id: u32) -> Vec<u8> {
+    let halves = [tag.to_le_bytes(), permissions.to_le_bytes()].concat();
+    [&halves[..], &id.to_le_bytes()].concat()
+}
+
+fn list(entries: &[Vec<u8>]) -> Vec<u8> {
+    [&[2, 0, 0, 0][..], &entries.concat()].concat()
+}
+
 /// Files that other requests than CREATE make, and lists that no program should write.
 #[test]
 fn mounted_access_lists_by_system_calls() {
@@ -217,11 +268,6 @@ fn mounted_access_lists_by_system_calls() {
         let set = lsetxattr(dir.join("made"), name, value, XattrFlags::empty());
         set.err().map(|error| error.raw_os_error())
     };
-    let entry = |tag: u16, permissions: u16, id: u32| {
-        let halves = [tag.to_le_bytes(), permissions.to_le_bytes()].concat();
-        [&halves[..], &id.to_le_bytes()].concat()
-    };
-    let list = |entries: &[Vec<u8>]| [&[2, 0, 0, 0][..], &entries.concat()].concat();
     let (owner, group) = (entry(1, 6, !0), entry(4, 4, !0));
     let (mask, other) = (entry(16, 7, !0), entry(32, 4, !0));
     let friend = entry(2, 6, FRIEND);
