@@ -10,6 +10,7 @@ use sfs_core::Error;
 use sfs_core::format::{AccessListKind, FileKind};
 use sfs_core::request::Caller;
 
+use super::random::SplitMix64;
 use super::reference::{Reference, ReferenceNode};
 
 const OWNER: u16 = 1;
@@ -47,6 +48,27 @@ pub fn list(shown: u32, users: &[(u32, u16)], groups: &[(u32, u16)]) -> Vec<u8> 
     entries.push((MASK, shown(3), NOBODY));
     entries.push((OTHER, shown(0), NOBODY));
     encode(&entries)
+}
+
+/// Draws the bytes of a list, a third of which is not sound or says no more than a mode.
+pub fn draw(random: &mut SplitMix64) -> Vec<u8> {
+    let bits = random.draw();
+    let count = random.pick(&[0, 1, 1, 2, 3, 150]);
+    let named: Vec<(u32, u16)> =
+        (0..count).map(|no| (no * 7 + bits as u32 % 7, (bits >> (no % 60)) as u16 & 7)).collect();
+    let (users, groups) = named.split_at(random.below(named.len() as u64 + 1) as usize);
+    let mut value = list(bits as u32 & 0o777, users, groups);
+    match random.below(16) {
+        // The list of a mode.
+        0..=2 => {
+            value = encode(&[(OWNER, 6, NOBODY), (OWNING_GROUP, 5, NOBODY), (OTHER, 4, NOBODY)])
+        }
+        3 => value.truncate(random.below(value.len() as u64) as usize),
+        4 => value[random.below(4) as usize + 4] ^= 1 << random.below(8),
+        5 => value.resize(5000, 0),
+        _ => {}
+    }
+    value
 }
 
 fn decode(value: &[u8]) -> Vec<Entry> {

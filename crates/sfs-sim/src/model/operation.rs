@@ -407,21 +407,7 @@ impl Chooser<'_> {
             AccessListKind::Access => self.ino(),
             AccessListKind::Default => self.directory(),
         };
-        let bits = self.random.draw();
-        let count = self.random.pick(&[0, 1, 1, 2, 3, 150]);
-        let named: Vec<(u32, u16)> = (0..count)
-            .map(|no| (no * 7 + bits as u32 % 7, (bits >> (no % 60)) as u16 & 7))
-            .collect();
-        let (users, groups) = named.split_at(self.random.below(named.len() as u64 + 1) as usize);
-        let mut value = access_lists::list(bits as u32 & 0o777, users, groups);
-        match self.random.below(16) {
-            // The list of a mode.
-            0..=2 => value = access_lists::encode(&[(1, 6, !0), (4, 5, !0), (32, 4, !0)]),
-            3 => value.truncate(self.random.below(value.len() as u64) as usize),
-            4 => value[self.random.below(4) as usize + 4] ^= 1 << self.random.below(8),
-            5 => value.resize(5000, 0),
-            _ => {}
-        }
+        let value = access_lists::draw(self.random);
         VolumeOperation::SetAccessList { ino, kind, value, clear_sgid: self.random.one_in(2) }
     }
 
