@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::mount::MsFlags;
 use sfs_core::policy::{self, GROUPING_POLICIES, GROUPS_MAX, VICTIM_POLICIES};
 use sfs_core::request::{AccessTimePolicy, ErrorReaction, Remainder};
-use sfs_fuse::AsyncDio;
+use sfs_fuse::{AsyncDio, InitFlags};
 use sfs_system::parse_size;
 
 use crate::exit_error::ExitError;
@@ -28,6 +28,8 @@ pub struct MountOptions {
     pub writeback: bool,
     /// Condition for asynchronous direct requests.
     pub async_dio: AsyncDio,
+    /// Condition for access lists.
+    pub access_lists: AccessLists,
     /// Operations that are durable before their reply.
     pub sync: SyncPolicy,
     /// Number of threads that serve requests; `None` for a number that suits the machine.
@@ -47,6 +49,25 @@ pub enum SyncPolicy {
     Everything,
 }
 
+/// Condition for access control lists, which the kernel enforces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessLists {
+    /// Lists if the kernel and the transport allow them.
+    #[default]
+    WhereSupported,
+    /// Lists, or no mount.
+    Required,
+    /// No lists: files have only their mode.
+    Off,
+}
+
+impl AccessLists {
+    /// Features of the protocol that are all needed.
+    pub(crate) const FEATURES: InitFlags = InitFlags::from_bits_retain(
+        InitFlags::POSIX_ACL.bits() | InitFlags::DONT_MASK.bits() | InitFlags::SETXATTR_EXT.bits(),
+    );
+}
+
 /// Flag `nosymfollow`, since Linux 5.10; `nix` has no name for it.
 pub(crate) const MS_NOSYMFOLLOW: MsFlags = MsFlags::from_bits_retain(256);
 
@@ -57,6 +78,7 @@ impl Default for MountOptions {
             flags: MsFlags::MS_RELATIME,
             writeback: true,
             async_dio: AsyncDio::default(),
+            access_lists: AccessLists::default(),
             sync: SyncPolicy::Never,
             threads: None,
             allow_other: false,
@@ -213,6 +235,8 @@ impl MountOptions {
             "writeback" => self.writeback = true,
             "nowriteback" => self.writeback = false,
             "allow_other" => self.allow_other = true,
+            "acl" => self.access_lists = AccessLists::Required,
+            "noacl" => self.access_lists = AccessLists::Off,
             _ => return false,
         }
         true

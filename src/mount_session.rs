@@ -17,7 +17,7 @@ use nix::mount::MntFlags;
 use own_mount::{OwnMount, UnannouncedMount};
 use parking_lot::Mutex;
 use sfs_core::Volume;
-use sfs_core::format::FORMAT_VERSION;
+use sfs_core::format::{FORMAT_VERSION, Features};
 use sfs_system::memory_limit::MemoryLimit;
 use sfs_system::mountinfo::{self, DeviceNumber};
 
@@ -63,6 +63,7 @@ pub struct MountRequest {
 ///
 /// [`ExitError`] with the status that mount(8) defines, and a line for the user.
 pub fn run(request: &MountRequest) -> Result<(), ExitError> {
+    request.transport.check(&request.options)?;
     let dir = check_dir(&request.dir)?;
     let path = request.device.canonicalize().unwrap_or_else(|_| request.device.clone());
     if request.fake {
@@ -163,7 +164,7 @@ fn serve(
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }
     tracing::info!("{name}: transport {transport}: {reason}");
-    warn_about(&volume, &name);
+    warn_about(&volume, serving.enforces_lists, &name);
     let no_thread = |error| ExitError::system(format_args!("cannot start a thread: {error}"));
     let thawing = freezer.clone();
     own.unmount_on(signals, move || {
@@ -245,8 +246,14 @@ fn join(
     if answered.is_err() || is_aborted || own.is_lost() { Err(error) } else { Ok(()) }
 }
 
-/// Logs warnings about a volume that was just opened.
-fn warn_about(volume: &Volume, name: &str) {
+/// Logs warnings about a volume that was just opened, and whose access lists the kernel enforces or not.
+fn warn_about(volume: &Volume, enforces_lists: bool, name: &str) {
+    let has_lists = volume.superblock().features.read_only_compatible & Features::ACCESS_LISTS != 0;
+    if has_lists && !enforces_lists {
+        tracing::warn!(
+            "{name}: this mount ignores the volume's access lists: the mode alone decides about access"
+        );
+    }
     if let Some(version) = volume.upgraded_from() {
         tracing::warn!(
             "{name}: upgraded from format version {version} to {FORMAT_VERSION}: \

@@ -18,7 +18,9 @@ use fuser_adapter::FuserSession;
 use native::NativeSession;
 use sfs_fuse::NoUring;
 
+use crate::exit_error::ExitError;
 use crate::fuse::FuseShell;
+use crate::mount_options::{AccessLists, MountOptions};
 
 /// Value of the option `--transport`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -32,6 +34,23 @@ pub enum TransportChoice {
     Dev,
     /// `/dev/fuse`, through the library fuser, for comparison. docs/SEMANTICS.md lists the limits.
     Fuser,
+}
+
+impl TransportChoice {
+    /// Refuses options that the transport cannot serve.
+    ///
+    /// # Errors
+    ///
+    /// [`ExitError`] that names the option.
+    pub(crate) fn check(self, options: &MountOptions) -> Result<(), ExitError> {
+        if self == Self::Fuser && options.access_lists == AccessLists::Required {
+            return Err(ExitError::usage(
+                "mount option 'acl': the transport fuser has no access lists; leave out the option, \
+                 or '--transport fuser'",
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// Transport of a mount.
@@ -59,6 +78,8 @@ pub(crate) struct Serving {
     pub(crate) transport: ActiveTransport,
     /// Reason for this transport, for the log and `sfs-ctl stat`.
     pub(crate) reason: String,
+    /// `true` if the kernel enforces access lists.
+    pub(crate) enforces_lists: bool,
     session: AnySession,
 }
 
@@ -77,7 +98,12 @@ impl TransportChoice {
     ) -> io::Result<Serving> {
         if self == Self::Fuser {
             let session = AnySession::Fuser(FuserSession::open(channel, shell, threads)?);
-            return Ok(Serving { transport: ActiveTransport::Fuser, reason: asked_for(), session });
+            return Ok(Serving {
+                transport: ActiveTransport::Fuser,
+                reason: asked_for(),
+                enforces_lists: false,
+                session,
+            });
         }
         let session = NativeSession::open(channel, shell, threads, self != Self::Dev)?;
         let (transport, reason) = match (self, session.rings()) {
@@ -89,7 +115,8 @@ impl TransportChoice {
             (Self::Dev, Err(_)) => (ActiveTransport::Dev, asked_for()),
             (_, Err(reason)) => (ActiveTransport::Dev, reason.to_string()),
         };
-        Ok(Serving { transport, reason, session: AnySession::Native(session) })
+        let enforces_lists = session.enforces_lists();
+        Ok(Serving { transport, reason, enforces_lists, session: AnySession::Native(session) })
     }
 }
 

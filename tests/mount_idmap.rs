@@ -6,7 +6,7 @@ mod harness;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -79,6 +79,29 @@ fn run_as(id: u32, program: &str, dir: &Path, argument: &str) -> bool {
     command.output().expect("the program runs").status.success()
 }
 
+/// The kernel maps the users in an access list, and decides whether the list clears sgid.
+fn lists_are_mapped(seen: &Path, kept: &Path) {
+    if Command::new("setfacl").arg("--version").output().is_err() {
+        return eprintln!("skipped: setfacl is not installed (Debian: acl)");
+    }
+    let shown = |path: &Path| {
+        let output = Command::new("getfacl").args(["-n", "-c"]).arg(path).output();
+        String::from_utf8(output.expect("getfacl runs").stdout).expect("UTF-8")
+    };
+    let set = |group: u32, permissions: &str| {
+        chown(kept, Some(KEPT), Some(group)).expect("we are root");
+        fs::set_permissions(kept, PermissionsExt::from_mode(0o2755)).expect("we are root");
+        let mut command = Command::new("setfacl");
+        command.args(["-m", &format!("u:{SEEN}:{permissions}")]).arg(seen).uid(SEEN).gid(SEEN);
+        assert!(command.output().expect("setfacl runs").status.success());
+        fs::metadata(kept).expect("the entry exists").mode() & 0o7777
+    };
+    assert_eq!(set(KEPT, "r"), 0o2755);
+    assert!(shown(seen).contains(&format!("user:{SEEN}:r--")), "{}", shown(seen));
+    assert!(shown(kept).contains(&format!("user:{KEPT}:r--")), "{}", shown(kept));
+    assert_eq!(set(0, "x"), 0o755, "the caller is not in the group");
+}
+
 #[test]
 fn mounted_volumes_map_owners() {
     if !can_mount() {
@@ -128,6 +151,8 @@ fn mounted_volumes_map_owners() {
         let unmapped = chown(seen.join("of-root"), Some(3000), None)
             .expect_err("an unmapped owner is refused");
         assert_eq!(unmapped.raw_os_error(), Some(libc::EOVERFLOW));
+
+        lists_are_mapped(&seen.join("file"), &kept.join("file"));
 
         drop(tree);
         unmount_unused(&second);

@@ -39,6 +39,9 @@ Mount options:
   async_dio=auto|on|off  let libaio and io_uring have several direct requests in flight (auto: from
                         Linux 7.3 on); with an older kernel, on may lose direct writes to a file
                         that is also read through the page cache
+  acl, noacl            enforce access control lists (where the kernel and the transport can); acl: or
+                        do not mount; noacl: the mode alone decides, and other users than the owner
+                        of a directory cause fewer requests
   threads=N             threads that serve requests, 1..64 (one for each core, two to 14, and two;
                         with io_uring twice as many)
   allow_other           let other users access the mount of an ordinary user

@@ -4,6 +4,8 @@
 //! [`FuseShell::answer`] serves every operation. The kernel itself does the operations that are
 //! refused with ENOSYS, or does not request them again.
 
+use std::io;
+
 use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply};
 
 use super::free_space;
@@ -12,6 +14,11 @@ use super::inode_attributes;
 use super::ioctl;
 use super::reply_result::{OperationResult, Refusal, ReplyBytes, ReplyResult};
 use crate::kernel_release;
+use crate::mount_options::AccessLists;
+
+/// Refusal of a mount with the option `acl`.
+const NO_LISTS: &str = "mount option 'acl': the kernel does not enforce access lists for FUSE \
+                        filesystems, which needs Linux 5.13; leave it out";
 
 /// Largest write request, in bytes.
 pub(crate) const WRITE_MAX: u32 = 1 << 20;
@@ -92,16 +99,33 @@ impl FuseShell {
             | InitFlags::ABORT_ERROR;
         flags.set(InitFlags::WRITEBACK_CACHE, self.writeback);
         flags.set(InitFlags::DIRECT_IO_ALLOW_MMAP, self.writeback);
+        flags.set(AccessLists::FEATURES, self.enforces_lists());
         flags
     }
 
     /// Notes the features that both sides have agreed on; an older kernel lacks some.
-    pub(crate) fn agree(&mut self, flags: InitFlags) {
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the mount requires a feature that is missing.
+    pub(crate) fn agree(&mut self, flags: InitFlags) -> io::Result<()> {
         self.writeback &= flags.contains(InitFlags::WRITEBACK_CACHE);
+        if !flags.contains(AccessLists::FEATURES) {
+            if self.access_lists == AccessLists::Required {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, NO_LISTS));
+            }
+            self.access_lists = AccessLists::Off;
+        }
         let release = kernel_release::running();
         self.can_bypass_cache = self.writeback
             && flags.contains(InitFlags::DIRECT_IO_ALLOW_MMAP)
             && free_space::is_coherent(&release);
+        Ok(())
+    }
+
+    /// Returns whether the kernel enforces access lists.
+    pub(crate) fn enforces_lists(&self) -> bool {
+        self.access_lists != AccessLists::Off
     }
 
     /// Serves `request`. The data of a read may be put into `room`, if `room` is not empty.
@@ -127,9 +151,11 @@ impl FuseShell {
             FuseOperation::Readlink => self.readlink(node),
             FuseOperation::Symlink { name, target } => self.symlink(request, name, target),
             FuseOperation::Mknod { name, mode, rdev, umask } => {
-                self.make(request, name, mode & !umask, *rdev)
+                self.make(request, name, (*mode, *umask), *rdev)
             }
-            FuseOperation::Mkdir { name, mode, umask } => self.mkdir(request, name, mode & !umask),
+            FuseOperation::Mkdir { name, mode, umask } => {
+                self.mkdir(request, name, (*mode, *umask))
+            }
             FuseOperation::Unlink { name } => self.unlink(request, name),
             FuseOperation::Rmdir { name } => self.rmdir(request, name),
             FuseOperation::Rename { name, new_parent, new_name, flags } => {
@@ -154,8 +180,8 @@ impl FuseShell {
             FuseOperation::Readdir(read) => self.readdir(node, read, false),
             FuseOperation::Readdirplus(read) => self.readdir(node, read, true),
             FuseOperation::Statfs => Ok(Reply::Statfs(self.statfs())),
-            FuseOperation::Setxattr { name, value, flags } => {
-                self.setxattr(request, name, value, *flags)
+            FuseOperation::Setxattr { name, value, flags, clear_sgid } => {
+                self.setxattr(request, name, value, *flags, *clear_sgid)
             }
             FuseOperation::Getxattr { name, size } => self.getxattr(node, name, *size),
             FuseOperation::Listxattr { size } => self.listxattr(request, *size),

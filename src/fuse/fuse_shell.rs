@@ -27,7 +27,7 @@ use crate::background::Waker;
 use crate::bdi::BackingDevice;
 use crate::file_clock;
 use crate::freeze::FreezeGate;
-use crate::mount_options::{MountOptions, SyncPolicy};
+use crate::mount_options::{AccessLists, MountOptions, SyncPolicy};
 
 /// Time for which the kernel may cache names and attributes. Only this mount changes the volume, so they stay
 /// valid.
@@ -49,6 +49,8 @@ pub(crate) struct FuseShell {
     /// processes map the file or read it through the cache.
     pub(super) can_bypass_cache: bool,
     pub(super) bdi: Arc<BackingDevice>,
+    /// `Off` also if the kernel does not offer what access lists need.
+    pub(super) access_lists: AccessLists,
     pub(super) sync: SyncPolicy,
     device: String,
     pub(super) lost_writeback: Arc<LostWriteback>,
@@ -85,6 +87,7 @@ impl FuseShell {
             async_dio: options.async_dio,
             can_bypass_cache: false,
             bdi,
+            access_lists: options.access_lists,
             sync: options.sync,
             device,
             lost_writeback: Arc::default(),
@@ -256,9 +259,9 @@ impl FuseShell {
         self.notify = Some(notify);
     }
 
-    /// Tells the kernel that attributes of inode `ino` have changed, of a directory or the time of access of a file; must be
-    /// called before the reply. Attributes that are on their way to another process were read before the change, and
-    /// the kernel would cache them for [`TTL`].
+    /// Tells the kernel that attributes of inode `ino` have changed, of a directory, by an access list, or the time of access
+    /// of a file; must be called before the reply. Attributes that are on their way to another process were read before
+    /// the change, and the kernel would cache them for [`TTL`].
     pub(super) fn directory_changed(&self, ino: u64) {
         if let Some(notify) = &self.notify
             && let Err(error) = notify(ino)
@@ -277,7 +280,7 @@ impl FuseShell {
 
 /// Returns the caller of a request, and the current time.
 pub(super) fn caller(request: &FuseRequest<'_>) -> Caller {
-    Caller { uid: request.uid, gid: request.gid, now: file_clock::now() }
+    Caller { uid: request.uid, gid: request.gid, now: file_clock::now(), umask: None }
 }
 
 fn entry(entry: &FileEntry) -> sfs_fuse::NodeEntry {
@@ -348,7 +351,7 @@ mod tests {
     fn a_reader_is_not_refused_after_a_mapping_has_lost_data() {
         for writeback in [true, false] {
             let shell = shell(&MountOptions { writeback, ..MountOptions::default() });
-            let caller = Caller { uid: 0, gid: 0, now: NOW };
+            let caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
             let file =
                 shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
             let handle = shell.opened(file.ino, libc::O_RDWR.cast_unsigned(), true).handle;
@@ -363,7 +366,7 @@ mod tests {
     #[test]
     fn data_of_every_failed_write_back_is_lost() {
         let shell = shell(&MountOptions::default());
-        let caller = Caller { uid: 0, gid: 0, now: NOW };
+        let caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
         let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
         let handle = shell.opened(file.ino, libc::O_RDWR.cast_unsigned(), true).handle;
         let lost = |shell: &FuseShell| shell.lost_writeback.report(&shell.volume, Path::new("/"));
@@ -403,7 +406,7 @@ mod tests {
     #[test]
     fn data_of_a_deleted_file_does_not_count_as_lost() {
         let shell = shell(&MountOptions::default());
-        let caller = Caller { uid: 0, gid: 0, now: NOW };
+        let caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
         let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
         shell.record_loss(file.ino, 0..1 << 20, &Error::NoSpace);
         shell.volume.unlink(ROOT_INO, b"f", &caller).expect("the file is removed");

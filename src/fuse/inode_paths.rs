@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
-    const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
+    const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
 
     fn new_volume() -> Volume {
         let layout = Layout::new(1 << 14, 256, 0).expect("the layout fits");

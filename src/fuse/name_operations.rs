@@ -1,8 +1,8 @@
 //! Operations on names and attributes. Changes are synced where `-o sync` or `-o dirsync` asks for it; the kernel
 //! has checked permissions.
 
-use sfs_core::format::FileKind;
-use sfs_core::request::{AttributeChanges, FileEntry, RenameMode, XattrMode};
+use sfs_core::format::{AccessListKind, FileKind};
+use sfs_core::request::{AttributeChanges, Caller, FileEntry, RenameMode, XattrMode};
 use sfs_core::{Error, Result as CoreResult};
 use sfs_fuse::{
     CreateArgs, DirectoryListing, Errno, FuseRequest, ListingEntry, ReadArgs, Reply, SetattrArgs,
@@ -90,10 +90,11 @@ impl FuseShell {
         &self,
         request: &FuseRequest<'_>,
         name: &[u8],
-        mode: u32,
+        mode: (u32, u32),
         rdev: u32,
     ) -> OperationResult {
-        let made = self.volume.make_node(request.node, name, mode, rdev, &caller(request));
+        let (mode, caller) = self.maker(request, mode);
+        let made = self.volume.make_node(request.node, name, mode, rdev, &caller);
         self.named(request.node, made)
     }
 
@@ -101,9 +102,20 @@ impl FuseShell {
         &self,
         request: &FuseRequest<'_>,
         name: &[u8],
-        mode: u32,
+        (mode, umask): (u32, u32),
     ) -> OperationResult {
-        self.make(request, name, FileKind::Directory.mode_bits() | mode & 0o7777, 0)
+        let mode = FileKind::Directory.mode_bits() | mode & 0o7777;
+        self.make(request, name, (mode, umask), 0)
+    }
+
+    /// Returns the mode of a new file before its directory's default access list or the umask restricts it, and the
+    /// caller. Where the kernel enforces no lists, the umask is applied here.
+    fn maker(&self, request: &FuseRequest<'_>, (mode, umask): (u32, u32)) -> (u32, Caller) {
+        let caller = caller(request);
+        match self.enforces_lists() {
+            true => (mode, Caller { umask: Some(umask), ..caller }),
+            false => (mode & !umask, caller),
+        }
     }
 
     pub(super) fn symlink(
@@ -131,8 +143,9 @@ impl FuseShell {
         request: &FuseRequest<'_>,
         create: &CreateArgs<'_>,
     ) -> OperationResult {
-        let (parent, mode) = (request.node, regular_mode(create));
-        let made = self.volume.make_node(parent, create.name, mode, 0, &caller(request))?;
+        let parent = request.node;
+        let (mode, caller) = self.maker(request, regular_mode(create));
+        let made = self.volume.make_node(parent, create.name, mode, 0, &caller)?;
         self.name_made(parent, made.ino)?;
         Ok(self.created(&made, create))
     }
@@ -142,8 +155,8 @@ impl FuseShell {
         request: &FuseRequest<'_>,
         create: &CreateArgs<'_>,
     ) -> OperationResult {
-        let mode = regular_mode(create);
-        let made = self.volume.make_unnamed(request.node, mode, &caller(request))?;
+        let (mode, caller) = self.maker(request, regular_mode(create));
+        let made = self.volume.make_unnamed(request.node, mode, &caller)?;
         self.waker.note();
         Ok(self.created(&made, create))
     }
@@ -211,9 +224,16 @@ impl FuseShell {
         name: &[u8],
         value: &[u8],
         flags: u32,
+        clear_sgid: bool,
     ) -> OperationResult {
         const NEITHER: i32 = libc::XATTR_CREATE | libc::XATTR_REPLACE;
-        check_namespace(name)?;
+        self.check_namespace(name)?;
+        if let Some(kind) = AccessListKind::of_name(name) {
+            let caller = caller(request);
+            self.volume.set_access_list(request.node, kind, value, clear_sgid, &caller)?;
+            self.directory_changed(request.node);
+            return self.changed(request.node);
+        }
         let mode = match flags.cast_signed() {
             NEITHER => {
                 self.volume.xattr(request.node, name)?;
@@ -228,26 +248,49 @@ impl FuseShell {
     }
 
     pub(super) fn getxattr(&self, ino: u64, name: &[u8], size: u32) -> OperationResult {
-        check_namespace(name)?;
+        self.check_namespace(name)?;
         value(self.volume.xattr(ino, name)?, size)
     }
 
-    /// Lists the names of extended attributes, those of `trusted.` only to an administrator: xattr(7).
+    /// Lists the names of extended attributes, those of `trusted.` only to an administrator (xattr(7)), and those of
+    /// access lists only if they are enforced.
     pub(super) fn listxattr(&self, request: &FuseRequest<'_>, size: u32) -> OperationResult {
         let mut names = self.volume.xattr_names(request.node)?;
-        let is_trusted = |name: &&[u8]| name.starts_with(TRUSTED);
-        let mut each = names.split_inclusive(|byte| *byte == 0);
-        if each.any(|name| is_trusted(&name)) && !privileges::is_admin(request.pid) {
-            let each = names.split_inclusive(|byte| *byte == 0);
-            names = each.filter(|name| !is_trusted(name)).flatten().copied().collect();
+        let is_trusted = |name: &[u8]| name.starts_with(TRUSTED);
+        let hides_trusted = each_name(&names).any(is_trusted) && !privileges::is_admin(request.pid);
+        let is_hidden = |name: &[u8]| {
+            let is_list = AccessListKind::of_name(&name[..name.len() - 1]).is_some();
+            hides_trusted && is_trusted(name) || is_list && !self.enforces_lists()
+        };
+        if each_name(&names).any(is_hidden) {
+            names = each_name(&names).filter(|name| !is_hidden(name)).flatten().copied().collect();
         }
         value(names, size)
     }
 
     pub(super) fn removexattr(&self, request: &FuseRequest<'_>, name: &[u8]) -> OperationResult {
-        check_namespace(name)?;
-        self.volume.remove_xattr(request.node, name, &caller(request))?;
+        self.check_namespace(name)?;
+        match self.volume.remove_xattr(request.node, name, &caller(request)) {
+            // Other filesystems remove an access list that a file does not have.
+            Err(Error::NoAttribute) if AccessListKind::of_name(name).is_some() => {
+                return Ok(Reply::Done);
+            }
+            removed => removed?,
+        }
         self.values_changed(request.node)
+    }
+
+    /// Checks that `name` is the name of an attribute that files can have. The kernel passes on every name; where it
+    /// enforces no access lists, also their names.
+    fn check_namespace(&self, name: &[u8]) -> Result<(), Refusal> {
+        if self.enforces_lists() && AccessListKind::of_name(name).is_some() {
+            return Ok(());
+        }
+        match NAMESPACES.iter().find_map(|namespace| name.strip_prefix(*namespace)) {
+            None => Err(Refusal::Errno(libc::EOPNOTSUPP)),
+            Some(b"") => Err(Refusal::Errno(libc::EINVAL)),
+            Some(_) => Ok(()),
+        }
     }
 
     /// Notifies the kernel and syncs after a change of an extended attribute of `ino`, and makes
@@ -328,9 +371,14 @@ fn may_be_write_back(asked: &SetattrArgs) -> bool {
         && asked.mtime.is_some()
 }
 
-/// Returns the mode of a new regular file.
-fn regular_mode(create: &CreateArgs<'_>) -> u32 {
-    FileKind::Regular.mode_bits() | create.mode & !create.umask & 0o7777
+/// Returns the mode and the umask of a new regular file.
+fn regular_mode(create: &CreateArgs<'_>) -> (u32, u32) {
+    (FileKind::Regular.mode_bits() | create.mode & 0o7777, create.umask)
+}
+
+/// Returns the names in a list, each with its NUL.
+fn each_name(names: &[u8]) -> impl Iterator<Item = &[u8]> {
+    names.split_inclusive(|byte| *byte == 0)
 }
 
 /// Makes the reply with a value, or with its length if `size` is 0.
@@ -339,16 +387,5 @@ fn value(value: Vec<u8>, size: u32) -> OperationResult {
         0 => Ok(Reply::Length(value.len() as u32)),
         size if value.len() > size as usize => Err(Refusal::Errno(libc::ERANGE)),
         _ => Ok(Reply::Data(ReplyBytes::Value(value))),
-    }
-}
-
-/// Checks that `name` is the name of an attribute that files can have. The kernel passes on every
-/// name; without POSIX_ACL also the names of access control lists, which the kernel would not
-/// enforce.
-fn check_namespace(name: &[u8]) -> Result<(), Refusal> {
-    match NAMESPACES.iter().find_map(|namespace| name.strip_prefix(*namespace)) {
-        None => Err(Refusal::Errno(libc::EOPNOTSUPP)),
-        Some(b"") => Err(Refusal::Errno(libc::EINVAL)),
-        Some(_) => Ok(()),
     }
 }

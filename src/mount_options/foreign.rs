@@ -4,7 +4,7 @@ use crate::exit_error::ExitError;
 
 /// Options that mount(8) leaves in the list for itself, or that describe the fixed behaviour of
 /// SFS.
-const DROPPED: [&str; 30] = [
+const DROPPED: [&str; 29] = [
     "auto",
     "noauto",
     "defaults",
@@ -22,9 +22,8 @@ const DROPPED: [&str; 30] = [
     "loud",
     "silent",
     "loop",
-    // SFS always has extended attributes of users, and never access control lists or quotas.
+    // SFS always has extended attributes of users, and never quotas.
     "user_xattr",
-    "noacl",
     "noquota",
     // Flushes are always sent, and allocation always waits for write-back.
     "barrier",
@@ -45,8 +44,7 @@ const DROPPED: [&str; 30] = [
 const DROPPED_NAMES: [&str; 5] = ["comment", "uhelper", "helper", "loop", "blksize"];
 
 /// Options of other filesystems, and the reason why each is refused.
-const REFUSED: [(&str, &str); 12] = [
-    ("acl", "SFS has no access control lists; leave it out"),
+const REFUSED: [(&str, &str); 11] = [
     ("nouser_xattr", "SFS always has extended attributes; leave it out"),
     ("nobarrier", "SFS always flushes the device's cache; leave it out"),
     ("barrier=0", "SFS always flushes the device's cache; leave it out"),
@@ -63,7 +61,7 @@ const REFUSED: [(&str, &str); 12] = [
 const NO_QUOTAS: &str = "SFS has no quotas; leave it out";
 
 /// Names of the options that a list for SFS may have, for suggestions.
-const KNOWN: [&str; 44] = [
+const KNOWN: [&str; 46] = [
     "ro",
     "rw",
     "suid",
@@ -108,6 +106,8 @@ const KNOWN: [&str; 44] = [
     "threads",
     "errors",
     "user_xattr",
+    "acl",
+    "noacl",
 ];
 
 /// Maximum number of letters in which a name may differ from a suggested one.
@@ -117,7 +117,7 @@ const LETTERS_MAX: usize = 2;
 const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
                     nodiscard, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
                     cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, threads=N, \
-                    allow_other, norecovery, errors=continue|remount-ro";
+                    acl, noacl, allow_other, norecovery, errors=continue|remount-ro";
 
 /// Returns whether `option`, whose part before `=` is `name`, has no effect on a mount of SFS.
 pub(super) fn is_dropped(option: &str, name: &str) -> bool {
@@ -194,10 +194,6 @@ mod tests {
         for list in [shown, fstab, "users,noowner,nogroup,inode64,seclabel"] {
             MountOptions::parse([list], false).expect("the options are dropped or known");
         }
-        assert_eq!(
-            refused("acl"),
-            "mount option 'acl': SFS has no access control lists; leave it out"
-        );
         assert!(refused("usrquota").contains("no quotas"));
         assert!(refused("compress=zstd").contains("does not compress"));
     }

@@ -110,6 +110,7 @@ mod tests {
             ("remount,writeback", "'writeback'"),
             ("remount,sync", "'sync'"),
             ("remount,nodiscard", "'nodiscard'"),
+            ("remount,noacl", "'noacl'"),
             ("remount,errors=remount-ro", "'errors=remount-ro'"),
         ] {
             let failure = options.changed_by(list).expect_err(list);

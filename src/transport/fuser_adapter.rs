@@ -30,6 +30,7 @@ use sfs_fuse::{
 
 use super::notify_thread::{ATTRIBUTES_ONLY, serve_with_notifications};
 use crate::fuse::{AttributeInvalidations, FuseShell, ReplyResult, WRITE_MAX, background_max};
+use crate::mount_options::AccessLists;
 
 /// Session of fuser that calls the shell.
 pub(super) struct FuserSession(Session<Adapter>, Arc<AttributeInvalidations>);
@@ -109,15 +110,16 @@ macro_rules! methods {
 impl Filesystem for Adapter {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
         // fuser does not show the kernel's flag for clearing privileges. The caller's user number stands in for it,
-        // which an idmapped mount would hide.
-        let mut wanted = self.shell.features_wanted() - sfs_fuse::InitFlags::ALLOW_IDMAP;
+        // which an idmapped mount would hide. fuser does not decode the long SETXATTR, which access lists need.
+        let mut wanted =
+            self.shell.features_wanted() - sfs_fuse::InitFlags::ALLOW_IDMAP - AccessLists::FEATURES;
         let is_asked = self.shell.async_dio.is_asked_of(config.kernel_abi().1);
         wanted.set(sfs_fuse::InitFlags::ASYNC_DIO, is_asked);
         let wanted = InitFlags::from_bits_truncate(wanted.bits());
         let unknown = config.add_capabilities(wanted).err().unwrap_or(InitFlags::empty());
         let agreed = wanted & !unknown;
         let _ = config.add_capabilities(agreed);
-        self.shell.agree(sfs_fuse::InitFlags::from_bits_truncate(agreed.bits()));
+        self.shell.agree(sfs_fuse::InitFlags::from_bits_truncate(agreed.bits()))?;
         let _ = config.set_max_write(WRITE_MAX);
         let _ = config.set_max_background(background_max(self.threads));
         let _ = config.set_congestion_threshold(background_max(self.threads) / 4 * 3);
@@ -253,6 +255,7 @@ impl Filesystem for Adapter {
             name: name.as_bytes(),
             value,
             flags: flags.cast_unsigned(),
+            clear_sgid: false,
         };
 
         fn getxattr(from, ino: INodeNo, name: &OsStr, size: u32) -> ReplyXattr =

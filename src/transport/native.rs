@@ -33,7 +33,7 @@ impl NativeSession {
             ..SessionConfig::default()
         };
         let session = FuseSession::new(channel.into(), &config)?;
-        shell.agree(session.agreed().flags);
+        shell.agree(session.agreed().flags)?;
         let notifier = session.notifier();
         shell.notify_by(Box::new(move |directory| notifier.directory_changed(directory)));
         Ok(Self { session, shell })
@@ -42,6 +42,11 @@ impl NativeSession {
     /// Returns the number of rings, or the reason why there are none.
     pub(super) fn rings(&self) -> Result<usize, &NoUring> {
         self.session.rings()
+    }
+
+    /// Returns whether the kernel enforces access lists.
+    pub(super) fn enforces_lists(&self) -> bool {
+        self.shell.enforces_lists()
     }
 
     pub(super) fn run(self, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {

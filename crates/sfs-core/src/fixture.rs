@@ -9,7 +9,7 @@ use crate::request::{AttributeChanges, Caller, VolumeOptions};
 use crate::{Result, Volume};
 
 pub(crate) const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
-pub(crate) const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
+pub(crate) const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
 
 /// Number of blocks of a device for 64 segments of 32 blocks.
 pub(crate) const BLOCKS: u64 = 2100;

@@ -12,6 +12,7 @@
 //! 4. Add golden bytes to `tests/format_golden.rs` and hostile bytes to `tests/decoders.rs`; no old constant changes.
 //! 5. Have `sfs-fsck` check it and its `dump` show it.
 
+mod access_list;
 mod checkpoint;
 mod chunk;
 pub mod codec;
@@ -38,6 +39,7 @@ mod superblock;
 mod tolerance;
 mod usage;
 
+pub use access_list::{ACCESS_LIST_LEN_MAX, AccessList, AccessListKind};
 pub use checkpoint::{CheckpointRecord, HeadRecord, POLICY_STATE_LEN_MAX, PolicyRecord};
 pub use chunk::{ChunkHeader, ChunkSummary, SummaryEntry, summary_blocks, summary_len};
 pub use constants::{

@@ -72,11 +72,17 @@ pub enum Mutant {
     LabelInOneCopy,
     /// An unmount does not write the times of access that wait.
     AccessTimesUnwritten,
+    /// A change of the mode changes the access list in a later transaction.
+    ListBehindMode,
+    /// A new file inherits its access lists in a later transaction.
+    ListInheritedLate,
+    /// The first access list is durable before the superblock declares it.
+    ListUndeclared,
 }
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 36] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -110,6 +116,9 @@ impl Mutant {
         Self::DataSyncSkipsSize,
         Self::LabelInOneCopy,
         Self::AccessTimesUnwritten,
+        Self::ListBehindMode,
+        Self::ListInheritedLate,
+        Self::ListUndeclared,
     ];
 }
 

@@ -26,6 +26,9 @@ pub struct Caller {
     pub gid: u32,
     /// Time of the request.
     pub now: Timestamp,
+    /// Permission bits that a new file does not get, unless its directory has a default access list, which decides then.
+    /// `None` if new files inherit no lists, and the caller has applied the umask.
+    pub umask: Option<u32>,
 }
 
 /// A file and its attributes.

@@ -7,6 +7,7 @@
 //! the metadata lock. `docs/SEMANTICS.md` states the guarantees for users, and [`crate::lock_rank`]
 //! the order of the locks.
 
+mod access_lists;
 mod access_times;
 mod attributes;
 mod audit;

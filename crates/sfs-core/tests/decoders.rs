@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sfs_core::format::{
-    CHECKPOINT_SLOT_BLOCKS, Change, CheckpointRecord, ChunkSummary, DeltaForm, Inode, ItemKind,
-    Key, MappingRun, NodeHeader, NodePointer, Superblock, Tolerance, UsageEntry, VALUE_LEN_MAX,
-    codec, summary_blocks,
+    AccessList, CHECKPOINT_SLOT_BLOCKS, Change, CheckpointRecord, ChunkSummary, DeltaForm, Inode,
+    ItemKind, Key, MappingRun, NodeHeader, NodePointer, Superblock, Tolerance, UsageEntry,
+    VALUE_LEN_MAX, codec, summary_blocks,
 };
 use sfs_core::tree::{NodeNotCached, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
@@ -174,6 +174,37 @@ proptest! {
         if let Some(bytes) = bytes.first_chunk() {
             prop_assert_eq!(&Key::decode(bytes).encode(), bytes);
         }
+    }
+
+    #[test]
+    fn access_lists(
+        entries in prop::collection::vec(
+            (prop::sample::select(vec![1u16, 2, 4, 8, 16, 32, 64]), 0..9u16, 0..4u32), 0..8),
+        sorted in any::<bool>(),
+        version in 1..4u32,
+        cut in 0..12usize,
+        mode in any::<u32>(),
+    ) {
+        let mut entries = entries;
+        if sorted {
+            entries.sort_by_key(|(tag, ..)| *tag);
+        }
+        let mut value = version.to_le_bytes().to_vec();
+        for (tag, permissions, id) in entries {
+            let id = if matches!(tag, 2 | 8) { id } else { u32::MAX };
+            value.extend(tag.to_le_bytes());
+            value.extend(permissions.to_le_bytes());
+            value.extend(id.to_le_bytes());
+        }
+        value.truncate(value.len() - cut.saturating_sub(8).min(value.len()));
+        let Some(mut list) = AccessList::decode(&value) else { return Ok(()) };
+        prop_assert_eq!(list.encode(), value);
+        let before = list.shown();
+        list.restrict(mode);
+        prop_assert_eq!(list.shown(), before & mode);
+        list.show(mode);
+        prop_assert_eq!(list.shown(), mode & 0o777);
+        prop_assert_eq!(AccessList::decode(&list.encode()), Some(list));
     }
 
     #[test]

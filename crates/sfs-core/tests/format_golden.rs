@@ -140,6 +140,11 @@ const PLACED: &str = "\
 const USAGE_KEY: &str = "\
      0000000000000000 0702000000000000 00";
 
+/// `u::rw-,u:1000:r-x,g::r--,g:100:-wx,m::rwx,o::--x`: the value of the extended attribute in Linux.
+const ACCESS_LIST: &str = "\
+     02000000 01000600ffffffff 02000500e8030000 04000400ffffffff \
+     0800030064000000 10000700ffffffff 20000100ffffffff";
+
 fn golden_superblock() -> Superblock {
     Superblock {
         uuid: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
@@ -400,6 +405,20 @@ fn inode() {
     assert!(Inode::decode(&flagged, 17, Tolerance::Exact).is_err());
     let later = Inode::decode(&flagged, 17, Tolerance::Newer).expect("a flag of a later program");
     assert_eq!(later.encode(), flagged[..112]);
+}
+
+#[test]
+fn access_list() {
+    let bytes = bytes_of(ACCESS_LIST);
+    let mut list = AccessList::decode(&bytes).expect("a sound list");
+    expect("list", &list.encode(), ACCESS_LIST);
+    assert_eq!((list.shown(), list.is_mode()), (0o671, false));
+    list.show(0o640);
+    let changed = ACCESS_LIST.replace("10000700", "10000400").replace("20000100", "20000000");
+    expect("list after a change of the mode", &list.encode(), &changed);
+    assert_eq!(AccessListKind::Access.name(), b"system.posix_acl_access");
+    assert_eq!(AccessListKind::Default.name(), b"system.posix_acl_default");
+    assert_eq!(Features::ACCESS_LISTS, 1);
 }
 
 #[test]

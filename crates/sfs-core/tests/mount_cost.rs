@@ -30,7 +30,7 @@ fn mount_reads(bytes: u64) -> (u64, u64) {
     let open =
         || Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("the volume opens");
     let volume = open();
-    let caller = Caller { uid: 0, gid: 0, now: NOW };
+    let caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
     for i in 0..100 {
         let name = format!("file{i}");
         let file = volume.make_node(ROOT_INO, name.as_bytes(), 0o100_644, 0, &caller).unwrap();

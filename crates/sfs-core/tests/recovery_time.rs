@@ -39,7 +39,7 @@ const LOAD: &str = "SFS_RECOVERED_LOAD";
 const LAST_NAME: &[u8] = b"the last";
 
 fn caller() -> Caller {
-    Caller { uid: 0, gid: 0, now: NOW }
+    Caller { uid: 0, gid: 0, now: NOW, umask: None }
 }
 
 fn log_mib() -> u64 {

@@ -12,7 +12,7 @@ type Recorder = RecordingDevice<RamDevice>;
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 
 fn caller() -> Caller {
-    Caller { uid: 0, gid: 0, now: NOW }
+    Caller { uid: 0, gid: 0, now: NOW, umask: None }
 }
 
 fn new_device(bytes: u64, segment_blocks: u64) -> Arc<Recorder> {

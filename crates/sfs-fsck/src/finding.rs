@@ -160,6 +160,12 @@ pub enum Finding {
     XattrFlag { ino: u64 },
     /// The inode has a flag whose feature the superblock does not have.
     FlagFeature { ino: u64 },
+    /// An access list is not sound, or its file can have none.
+    AccessListInvalid { ino: u64, offset: u64 },
+    /// The permission bits of the mode differ from those that the access list shows.
+    AccessListMode { ino: u64, offset: u64, mode: u32, shown: u32 },
+    /// Files have access lists, but the superblock does not declare that, so a program that does not know them may write.
+    AccessListsUndeclared,
 
     /// The block count of the inode differs from the number of its mappings.
     BlockCount { ino: u64, blocks: u64, counted: u64 },
@@ -225,6 +231,8 @@ impl Finding {
             | Self::OrphanMissing { .. }
             | Self::OrphanWrong { .. }
             | Self::FlagFeature { .. }
+            | Self::AccessListMode { .. }
+            | Self::AccessListsUndeclared
             | Self::UsageMissing { .. }
             | Self::UsageExcess { .. }
             | Self::UsageLive { .. }
@@ -242,7 +250,10 @@ impl Finding {
     pub(crate) fn is_of_superblock(&self) -> bool {
         matches!(
             self,
-            Self::SuperblockDamaged { .. } | Self::SuperblockOlder { .. } | Self::SuperblocksDiffer
+            Self::SuperblockDamaged { .. }
+                | Self::SuperblockOlder { .. }
+                | Self::SuperblocksDiffer
+                | Self::AccessListsUndeclared
         )
     }
 
@@ -273,6 +284,8 @@ impl Finding {
             | Self::XattrTwice { ino, .. }
             | Self::XattrFlag { ino }
             | Self::FlagFeature { ino }
+            | Self::AccessListInvalid { ino, .. }
+            | Self::AccessListMode { ino, .. }
             | Self::BlockCount { ino, .. }
             | Self::MappingOwner { ino }
             | Self::MappingBeyondEnd { ino, .. }

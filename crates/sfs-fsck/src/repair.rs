@@ -6,6 +6,7 @@
 pub(crate) mod checkpoint_slots;
 pub(crate) mod editor;
 pub(crate) mod fix;
+pub(crate) mod fix_access_lists;
 pub(crate) mod fix_content;
 pub(crate) mod fix_inodes;
 pub(crate) mod fix_names;

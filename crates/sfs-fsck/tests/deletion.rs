@@ -9,7 +9,7 @@ use sfs_core::request::{Caller, Work, XattrMode};
 use sfs_device::RamDevice;
 
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
-const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
+const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
 
 fn volume(device: &Arc<RamDevice>) -> Volume {
     let superblock = Superblock {

@@ -14,7 +14,7 @@ use sfs_fsck::{DumpSubject, Finding, Loss, RepairOptions, dump, repair};
 use sfs_mkfs::MkfsOptions;
 
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
-const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
+const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
 const BLOCKS: u64 = 8192;
 
 fn make() -> Arc<RamDevice> {

@@ -46,7 +46,7 @@ impl PlacedVolume {
         make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");
         let forge = Self { device, superblock };
         let volume = forge.open().expect("a mount");
-        let caller = Caller { uid: 0, gid: 0, now: NOW };
+        let caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
         for (ino, name) in [(A, b"a"), (B, b"b")] {
             let made = volume.make_node(ROOT_INO, name, 0o100_644, 0, &caller).expect("a file");
             assert_eq!(made.ino, ino);
@@ -234,7 +234,7 @@ fn a_block_with_two_owners_is_found_and_copied() {
         expect_file(&volume, ino, block, byte as u8);
     }
     // A write to one file no longer changes the other.
-    let caller = Caller { uid: 0, gid: 0, now: NOW };
+    let caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
     let offset = 2 * BLOCK_SIZE as u64;
     volume.write(B, offset, &[7; BLOCK_SIZE], WriteMode::default(), &caller).expect("a write");
     volume.sync_all().expect("a sync");

@@ -136,7 +136,8 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(job: &'a Job, volume: Volume) -> Result<Self> {
-        let caller = Caller { uid: 0, gid: 0, now: Timestamp { secs: START_SECS, nanos: 0 } };
+        let now = Timestamp { secs: START_SECS, nanos: 0 };
+        let caller = Caller { uid: 0, gid: 0, umask: None, now };
         let file = volume.make_node(ROOT_INO, b"file", 0o100_644, 0, &caller)?.ino;
         Ok(Self {
             job,
@@ -200,7 +201,7 @@ impl<'a> Run<'a> {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let caller = Caller { uid: 0, gid: 0, now: self.now() };
+        let caller = Caller { uid: 0, gid: 0, umask: None, now: self.now() };
         Ok(self.volume.write(self.file, offset, bytes, Default::default(), &caller)?)
     }
 

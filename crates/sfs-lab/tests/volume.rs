@@ -12,7 +12,7 @@ use sfs_lab::simulation::{Experiment, MetadataOverhead};
 use sfs_lab::workload::Source;
 
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
-const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
+const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
 
 const SEGMENTS: u32 = 1024;
 const SEGMENT_BLOCKS: u32 = 128;

@@ -4,9 +4,10 @@
 //! overwrite the start, the middle and the end of files, and append. Each operation is followed by each kind
 //! of sync, or by none unless it is the last. Sequences of one and two operations are numbered.
 
-use sfs_core::format::{InodeFlags, Label, ROOT_INO};
+use sfs_core::format::{AccessListKind, InodeFlags, Label, ROOT_INO};
 use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
 
+use crate::model::access_lists;
 use crate::model::fixture::{DIRECTORY, FILE};
 use crate::model::operation::VolumeOperation;
 use crate::model::random::SplitMix64;
@@ -58,6 +59,18 @@ pub enum Recipe {
     RemoveXattr(&'static str),
     /// `chmod`.
     Chmod(&'static str),
+    /// `setfacl` for a user and a group.
+    SetList(&'static str),
+    /// `setfacl -d` of a directory.
+    SetDefaultList(&'static str),
+    /// `setfacl`, then `chmod`.
+    ChmodListed(&'static str),
+    /// `setfacl -d` of a directory, then `creat` of a file in it.
+    CreateListed(&'static str, &'static str),
+    /// `setfacl -d` of a directory, then `mkdir` of a directory in it.
+    MakeDirectoryListed(&'static str, &'static str),
+    /// `removexattr` of an access list, after `setfacl`.
+    RemoveList(&'static str),
     /// Change of the volume's label.
     SetLabel(&'static str),
     /// `chattr +d`.
@@ -67,8 +80,9 @@ pub enum Recipe {
 }
 
 use Recipe::{
-    Access, Chmod, Create, Exchange, Link, MakeDirectory, MakePipe, MakeUnnamed, Publish,
-    RemoveDirectory, RemoveXattr, Rename, Replace, Rewrite, SetFlag, SetLabel, SetXattr, Symlink,
+    Access, Chmod, ChmodListed, Create, CreateListed, Exchange, Link, MakeDirectory,
+    MakeDirectoryListed, MakePipe, MakeUnnamed, Publish, RemoveDirectory, RemoveList, RemoveXattr,
+    Rename, Replace, Rewrite, SetDefaultList, SetFlag, SetLabel, SetList, SetXattr, Symlink,
     Truncate, Unlink, UnlinkOpen, Whiteout, Write, WriteBack,
 };
 
@@ -140,6 +154,12 @@ pub const RECIPES: &[Recipe] = &[
     SetLabel("a name"),
     SetFlag("/A/foo"),
     Access("/foo"),
+    SetList("/A/foo"),
+    SetDefaultList("/A"),
+    ChmodListed("/A/foo"),
+    CreateListed("/A", "/A/new"),
+    MakeDirectoryListed("/B", "/B/C"),
+    RemoveList("/foo"),
 ];
 
 /// Sync that follows an operation.
@@ -258,6 +278,9 @@ pub fn parts(recipe: Recipe) -> Vec<Recipe> {
     const NEW: &str = "/new";
     match recipe {
         Replace(path, len) => vec![Create(NEW), Write(NEW, 0, len), Rename(NEW, path)],
+        ChmodListed(path) => vec![SetList(path), Chmod(path)],
+        CreateListed(parent, path) => vec![SetDefaultList(parent), Create(path)],
+        MakeDirectoryListed(parent, path) => vec![SetDefaultList(parent), MakeDirectory(path)],
         Publish(path, len) => vec![MakeUnnamed, Write(UNNAMED, 0, len), Link(UNNAMED, path)],
         recipe => vec![recipe],
     }
@@ -289,6 +312,12 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Volum
         Some(VolumeOperation::Rename { from: at(from)?, to: at(to)?, mode })
     };
     let xattr = || b"user.x".to_vec();
+    let set_list = |ino, kind| VolumeOperation::SetAccessList {
+        ino,
+        kind,
+        value: access_lists::list(0o654, &[(9, 7)], &[(9, 4)]),
+        clear_sgid: false,
+    };
     Some(match recipe {
         Create(path) => vec![make(path, FILE)?],
         MakeDirectory(path) => vec![make(path, DIRECTORY)?],
@@ -304,7 +333,16 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Volum
             let ino = file(path)?;
             vec![truncate(ino, 0), write(ino, 0, len, false)]
         }
-        Replace(..) | Publish(..) => unreachable!("{recipe:?} has parts"),
+        Replace(..) | Publish(..) | ChmodListed(_) | CreateListed(..) | MakeDirectoryListed(..) => {
+            unreachable!("{recipe:?} has parts")
+        }
+        SetList(path) => vec![set_list(file(path)?, AccessListKind::Access)],
+        SetDefaultList(path) => vec![set_list(file(path)?, AccessListKind::Default)],
+        RemoveList(path) => {
+            let (ino, kind) = (file(path)?, AccessListKind::Access);
+            let remove = VolumeOperation::RemoveXattr { ino, name: kind.name().to_vec() };
+            vec![set_list(ino, kind), remove]
+        }
         SetLabel(name) => {
             vec![VolumeOperation::SetLabel { label: Label::new(name).expect("a label") }]
         }
@@ -380,6 +418,8 @@ fn target(recipe: Recipe) -> &'static str {
         Unlink(path) | UnlinkOpen(path) | RemoveDirectory(path) => path,
         SetXattr(path, _) | RemoveXattr(path) | Chmod(path) => path,
         SetFlag(path) | Access(path) => path,
+        SetList(path) | SetDefaultList(path) | ChmodListed(path) | RemoveList(path) => path,
+        CreateListed(_, path) | MakeDirectoryListed(_, path) => path,
         Link(_, to) | Rename(_, to) | Exchange(_, to) | Whiteout(_, to) => to,
     }
 }

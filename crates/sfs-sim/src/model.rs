@@ -4,6 +4,7 @@
 //! [`compare`] compares results and content. A difference is a panic with its position. The volume is used
 //! through its public operations only.
 
+pub mod access_lists;
 pub mod compare;
 pub mod content;
 pub mod digest;

@@ -174,8 +174,14 @@ mod tests {
     /// In this scenario, one step both deletes a file and appends to a file.
     #[test]
     fn a_scenario_never_writes_a_deleted_file() {
+        const SEED: u64 = 16_386_432_822_165_503_073;
         let steps: Vec<u32> = (0..STEPS).collect();
-        record(DataLayout::Log, 16_386_432_822_165_503_073, &steps);
+        let lines = describe(DataLayout::Log, SEED, &steps);
+        let does = |step: u32, operation: &str| {
+            lines.iter().any(|line| line.starts_with(&format!("{step}: {operation}")))
+        };
+        assert!(steps.iter().any(|step| does(*step, "Unlink") && does(*step, "Write")));
+        record(DataLayout::Log, SEED, &steps);
     }
 
     /// The median utilization of each scenario is at least the target, and at most a tenth of its steps leave

@@ -161,7 +161,7 @@ fn assert_upgrades_whole(fixture: &Fixture, image: &CowImage, generation: u64) {
     let device = Arc::new(image.clone());
     let volume = open(device.clone(), false);
     assert_eq!(list(&volume), fixture.list);
-    let caller = Caller { uid: 0, gid: 0, now: after(0) };
+    let caller = Caller { uid: 0, gid: 0, now: after(0), umask: None };
     let made = volume.make_node(ROOT_INO, b"after", FILE, 0, &caller).expect("a file");
     volume.write(made.ino, 0, &[7; 9000], WriteMode::default(), &caller).expect("a write");
     volume.unlink(ROOT_INO, b"after", &caller).expect("an unlink");

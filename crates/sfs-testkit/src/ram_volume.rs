@@ -31,7 +31,7 @@ const TAIL_BLOCKS: u64 = 17;
 
 /// Returns the user root as a caller at the time [`NOW`].
 pub fn caller() -> Caller {
-    Caller { uid: 0, gid: 0, now: NOW }
+    Caller { uid: 0, gid: 0, now: NOW, umask: None }
 }
 
 /// Returns the time `millis` milliseconds after [`NOW`].

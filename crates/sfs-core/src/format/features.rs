@@ -25,12 +25,15 @@ impl Features {
     /// ([`InodeFlags::OF_USERS`](super::InodeFlags::OF_USERS)). A program that does not know them would change
     /// immutable files.
     pub const INODE_FLAGS: u64 = 2;
+    /// Bit of a volume with access lists: a program that does not know them would change the mode of a file without the
+    /// mask of its list.
+    pub const ACCESS_LISTS: u64 = 1;
 
     /// Bits of [`Features::compatible`] that this program knows.
     pub const COMPATIBLE_KNOWN: u64 = 0;
 
     /// Bits of [`Features::read_only_compatible`] that this program knows.
-    pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = Self::INODE_FLAGS;
+    pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = Self::ACCESS_LISTS | Self::INODE_FLAGS;
 
     /// Bits of [`Features::incompatible`] that this program knows.
     pub const INCOMPATIBLE_KNOWN: u64 = Self::IN_PLACE;

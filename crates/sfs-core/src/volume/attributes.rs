@@ -5,11 +5,13 @@
 //! of the length is done first, by `truncate`.
 
 use super::Volume;
+use super::access_lists;
 use super::file_flags::check_attributes;
 use super::xattr;
 use crate::format::{FileKind, Inode, InodeFlags};
 use crate::metadata::MetadataError;
 use crate::metadata::Txn;
+use crate::mutant::{Mutant, mutated};
 use crate::request::{AttributeChanges, Caller};
 use crate::{Error, Result};
 
@@ -50,7 +52,7 @@ impl Volume {
     ) -> Result<Inode> {
         let handle = self.inodes.get(ino);
         let admitted = changes.size.map(|size| self.admit_size(ino, size)).transpose()?;
-        let _io = handle.io_write();
+        let io = handle.io_write();
         if let Some(size) = changes.size {
             check_attributes(&self.regular(ino)?, changes, caller)?;
             self.set_size(&handle, size)?;
@@ -70,16 +72,35 @@ impl Volume {
             if changes.give_owner() || changes.size.is_some() || changes.kill_privileges {
                 xattr::delete_if_any(txn, &self.hasher(), ino, &mut inode, CAPABILITY)?;
             }
+            if changes.mode.is_some() && !mutated(Mutant::ListBehindMode) {
+                access_lists::follow_mode(txn, &self.hasher(), ino, &mut inode)?;
+            }
             // The tree keeps its length and block count: pending ones wait for their data (decision 5).
             (inode.size, inode.blocks) = (size, blocks);
             txn.put_inode(ino, &inode);
             (inode.size, inode.blocks) = shown;
             Ok(inode)
         };
-        self.change_then(logic, |_| {
+        let changed = self.change_then(logic, |_| {
             if let Some(pending) = &mut handle.data().pending {
                 pending.times = None;
             }
+        });
+        if changes.mode.is_some() && mutated(Mutant::ListBehindMode) {
+            drop(io);
+            self.follow_mode_later(ino)?;
+        }
+        changed
+    }
+
+    /// Changes the access list of `ino` in a transaction of its own, with a commit before it.
+    fn follow_mode_later(&self, ino: u64) -> Result<()> {
+        self.sync_all()?;
+        self.change(|txn| {
+            let mut inode = txn.inode(ino)?;
+            access_lists::follow_mode(txn, &self.hasher(), ino, &mut inode)?;
+            txn.put_inode(ino, &inode);
+            Ok(())
         })
     }
 

@@ -14,6 +14,7 @@
 //! 5. Proof: tests in `tests/model/` here, in `sfs-sim` and in `tests/mount_*`; a paragraph of `docs/SEMANTICS.md`.
 
 use super::Volume;
+use super::access_lists;
 use super::directory::{self, FoundEntry};
 use super::file_flags::{check_addition, check_file, check_removal, inherit};
 use crate::files::orphans;
@@ -22,6 +23,7 @@ use crate::format::{
     SYMLINK_LEN_MAX,
 };
 use crate::metadata::{MetadataError, Txn};
+use crate::mutant::{Mutant, mutated};
 use crate::request::{Caller, FileEntry};
 use crate::{Error, Result};
 
@@ -74,7 +76,12 @@ impl Volume {
             }
             self.make(txn, parent, name, inode, caller)
         };
-        self.make_referenced(make)
+        let made = self.make_referenced(make)?;
+        if mutated(Mutant::ListInheritedLate) {
+            self.inherit_late(parent, made, caller)
+        } else {
+            Ok(made)
+        }
     }
 
     /// Creates a symbolic link to `target`, and takes a reference to it.
@@ -118,6 +125,9 @@ impl Volume {
             }
             inherit(&mut inode, &directory);
             let ino = txn.new_ino();
+            let at = (parent, &directory);
+            let lists = access_lists::inherit(txn, &self.hasher(), at, &mut inode, caller)?;
+            lists.add_to(txn, &self.hasher(), ino, &mut inode)?;
             txn.put_inode(ino, &inode);
             orphans::remember(txn, ino);
             Ok(FileEntry { ino, inode })
@@ -163,6 +173,9 @@ impl Volume {
     ) -> std::result::Result<FileEntry, MetadataError> {
         check_addition(&directory)?;
         let ino = txn.new_ino();
+        let at = (parent, &directory);
+        let lists = access_lists::inherit(txn, &self.hasher(), at, &mut inode, caller)?;
+        lists.add_to(txn, &self.hasher(), ino, &mut inode)?;
         let is_directory = inode.kind() == FileKind::Directory;
         if directory.mode & S_ISGID != 0 {
             inode.gid = directory.gid;

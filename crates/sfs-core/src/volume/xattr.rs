@@ -2,14 +2,15 @@
 //!
 //! An attribute is a run of items (parts) in the tree. The key of the first part has half of the hash of the name;
 //! the part holds the name, the length of the value and its beginning. Setting or removing an attribute is one
-//! transaction, whatever the length of its value. A name has no meaning here: the kernel enforces the rules of the
-//! namespaces.
+//! transaction, whatever the length of its value. No name has a meaning here but those of access lists
+//! (`access_lists`): the kernel enforces the rules of the namespaces.
 
 use super::Volume;
 use super::directory::NameHasher;
 use super::file_flags::check_file;
 use crate::format::{
-    Corruption, CorruptionKind, Inode, InodeFlags, ItemKind, Key, NAME_LEN_MAX, XATTR_LEN_MAX,
+    AccessListKind, Corruption, CorruptionKind, Inode, InodeFlags, ItemKind, Key, NAME_LEN_MAX,
+    XATTR_LEN_MAX,
 };
 use crate::metadata::MetadataError;
 use crate::metadata::Txn;
@@ -124,6 +125,23 @@ pub(super) fn delete_if_any(
     Ok(())
 }
 
+/// Removes attribute `name` before it is set, as [`delete`] does. Fails with `Exists` or `NoAttribute` if `mode`
+/// forbids to set it.
+pub(super) fn delete_for(
+    txn: &mut Txn<'_>,
+    hasher: &NameHasher,
+    ino: u64,
+    inode: &mut Inode,
+    name: &[u8],
+    mode: XattrMode,
+) -> TxnResult<()> {
+    match (delete(txn, hasher, ino, inode, name)?, mode) {
+        (true, XattrMode::Create) => Err(Error::Exists.into()),
+        (false, XattrMode::Replace) => Err(Error::NoAttribute.into()),
+        _ => Ok(()),
+    }
+}
+
 /// Returns whether `ino` has attributes beside the one at `gone`.
 fn has_others(txn: &Txn<'_>, ino: u64, gone: &Key) -> TxnResult<bool> {
     for item in txn.tree().range(Key::all_of(ino, ItemKind::Xattr)) {
@@ -159,11 +177,12 @@ fn names_from(txn: &Txn<'_>, from: &Key) -> TxnResult<(Vec<u8>, Option<Key>)> {
     Ok((names, Some(from)))
 }
 
-/// Adds an attribute, whose name the file must not have yet.
-fn insert(
+/// Adds an attribute, whose name the file must not have yet, and sets the flag in `inode`.
+pub(super) fn insert(
     txn: &mut Txn<'_>,
     hasher: &NameHasher,
     ino: u64,
+    inode: &mut Inode,
     name: &[u8],
     value: &[u8],
 ) -> TxnResult<()> {
@@ -181,6 +200,7 @@ fn insert(
         key.offset += 1;
         txn.put(key, part.to_vec());
     }
+    inode.flags.set(InodeFlags::XATTRS, true);
     Ok(())
 }
 
@@ -210,7 +230,8 @@ impl Volume {
 
     /// Sets an extended attribute. Fails with `Exists` or `NoAttribute` if `mode` forbids the
     /// change, `OutOfRange` if the name is empty or too long, `ValueTooLong` if the value is too
-    /// long, and `NoSpace` also if all names together would exceed the kernel's limit.
+    /// long, and `NoSpace` also if all names together would exceed the kernel's limit. An access list is set as
+    /// [`Volume::set_access_list`] does.
     pub fn set_xattr(
         &self,
         ino: u64,
@@ -222,6 +243,9 @@ impl Volume {
         if name.is_empty() || name.len() > NAME_LEN_MAX {
             return Err(Error::OutOfRange);
         }
+        if let Some(kind) = AccessListKind::of_name(name) {
+            return self.put_access_list(ino, kind, value, mode, false, caller);
+        }
         if value.len() > XATTR_LEN_MAX {
             return Err(Error::ValueTooLong);
         }
@@ -229,26 +253,27 @@ impl Volume {
         // The lock keeps two setters from counting on the same room for their names.
         let file = self.inodes.get(ino);
         let _io = file.io_write();
+        self.check_room_for_name(ino, name)?;
+        self.change(|txn| {
+            let mut inode = txn.inode(ino)?;
+            check_file(&inode)?;
+            delete_for(txn, &self.hasher(), ino, &mut inode, name, mode)?;
+            insert(txn, &self.hasher(), ino, &mut inode, name, value)?;
+            inode.ctime = caller.now;
+            txn.put_inode(ino, &inode);
+            Ok(())
+        })
+    }
+
+    /// Fails with `NoSpace` if the names of all attributes of `ino` would be too long with `name`. The caller holds the
+    /// file's lock for a change.
+    pub(super) fn check_room_for_name(&self, ino: u64, name: &[u8]) -> Result<()> {
         let names = self.xattr_names(ino)?;
         let is_new = !names.split(|byte| *byte == 0).any(|other| other == name);
         if is_new && names.len() + name.len() >= NAMES_LEN_MAX {
             return Err(Error::NoSpace);
         }
-        self.change(|txn| {
-            let mut inode = txn.inode(ino)?;
-            check_file(&inode)?;
-            let existed = delete(txn, &self.hasher(), ino, &mut inode, name)?;
-            match (existed, mode) {
-                (true, XattrMode::Create) => return Err(Error::Exists.into()),
-                (false, XattrMode::Replace) => return Err(Error::NoAttribute.into()),
-                _ => {}
-            }
-            insert(txn, &self.hasher(), ino, name, value)?;
-            inode.flags.set(InodeFlags::XATTRS, true);
-            inode.ctime = caller.now;
-            txn.put_inode(ino, &inode);
-            Ok(())
-        })
+        Ok(())
     }
 
     /// Removes an extended attribute. Fails with `NoAttribute` if the attribute does not exist.

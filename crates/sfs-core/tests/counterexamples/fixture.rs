@@ -11,7 +11,7 @@ use sfs_device::{Device, RamDevice};
 pub(crate) const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 
 pub(crate) fn caller() -> Caller {
-    Caller { uid: 0, gid: 0, now: NOW }
+    Caller { uid: 0, gid: 0, now: NOW, umask: None }
 }
 
 /// Makes a volume in segments of `segment_blocks` on the whole of `device`.

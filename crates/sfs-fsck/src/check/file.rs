@@ -129,6 +129,12 @@ impl FileCheck {
             findings.push(Finding::FlagFeature { ino });
         }
         self.xattrs.report(ino, findings);
+        self.xattrs.report_lists(ino, &inode, findings);
+    }
+
+    /// Returns whether the inode has an access list, sound or not. Valid after the last item.
+    pub(crate) fn has_list(&self) -> bool {
+        self.xattrs.any_list()
     }
 
     fn check_inline(&self, inode: &Inode, findings: &mut Findings) {

@@ -4,8 +4,8 @@
 //! every node is readable, or the unreadable ones are known to be lost.
 
 use sfs_core::format::{
-    DecodeError, FILE_BLOCKS_MAX, FIRST_INO, Incompatibility, ItemKind, Key, NodePointer, ROOT_INO,
-    USAGE_PER_ITEM,
+    DecodeError, FILE_BLOCKS_MAX, FIRST_INO, Features, Incompatibility, ItemKind, Key, NodePointer,
+    ROOT_INO, USAGE_PER_ITEM,
 };
 
 use crate::check::file::FileCheck;
@@ -41,6 +41,8 @@ pub(crate) struct TreeCheck {
     pub(crate) file_counts: FileCounts,
     /// Number of inodes of the tree on the device, before all edits.
     pub(crate) inode_count: u64,
+    /// `true` if a file has an access list.
+    pub(crate) has_lists: bool,
     /// Ranges of unreadable keys.
     pub(crate) lost: Vec<KeyRange>,
     /// Inodes with items but without attributes.
@@ -72,7 +74,14 @@ impl TreeCheck {
         }
         pass.finish_file();
         let TreeCheckPass {
-            recount, inode_count, references, mut namespace, items, mut files, ..
+            recount,
+            inode_count,
+            has_lists,
+            references,
+            mut namespace,
+            items,
+            mut files,
+            ..
         } = pass;
         let is_whole = lost.is_empty() || !tree.lost().is_empty();
         let file_counts = match is_whole {
@@ -91,12 +100,18 @@ impl TreeCheck {
             namespace,
             file_counts,
             inode_count,
+            has_lists,
             lost,
             without_attributes,
             items,
             files,
             nodes,
         })
+    }
+
+    /// Returns the features that a program has to know to write to a volume with this tree.
+    pub(crate) fn features(&self) -> u64 {
+        if self.has_lists { Features::ACCESS_LISTS } else { 0 }
     }
 
     /// Returns whether every node is readable.
@@ -111,6 +126,7 @@ struct TreeCheckPass<'a> {
     next_ino: u64,
     recount: UsageRecount,
     inode_count: u64,
+    has_lists: bool,
     references: BlockReferences,
     namespace: NamespaceCheck,
     /// Inode whose items are arriving.
@@ -135,6 +151,7 @@ impl<'a> TreeCheckPass<'a> {
             next_ino,
             recount: UsageRecount::default(),
             inode_count: 0,
+            has_lists: false,
             references: BlockReferences::default(),
             namespace: NamespaceCheck::default(),
             file: None,
@@ -160,6 +177,7 @@ impl<'a> TreeCheckPass<'a> {
         let orphan = self.namespace.orphans.get(&ino);
         let is_truncating = orphan.is_some_and(|first| *first < FILE_BLOCKS_MAX);
         file.finish(is_truncating, &self.volume.superblock.features, &mut self.content);
+        self.has_lists |= file.has_list();
         self.namespace.add_file(&file);
         if !file.exists {
             self.without_attributes.push(file);

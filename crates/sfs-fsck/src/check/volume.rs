@@ -59,7 +59,7 @@ pub(crate) struct VolumeCheck<'a> {
     pub(crate) usage: UsageEntries,
     pub(crate) rolled: RollForward,
     pub(crate) tree_check: TreeCheck,
-    /// Findings about the usage table and the number of files.
+    /// Findings about the usage table, the number of files, and the features.
     pub(crate) usage_findings: Findings,
     /// Findings about the log past the checkpoint.
     pub(crate) log_findings: Findings,
@@ -97,6 +97,10 @@ impl<'a> VolumeCheck<'a> {
         let data_layout = tree.volume.superblock.data_layout;
         tree_check.recount.check(data_layout, &record, &usage, &mut usage_findings);
         check_file_count(&record, tree_check.inode_count, &mut usage_findings);
+        let declared = tree.volume.superblock.features.read_only_compatible;
+        if tree_check.features() & !declared != 0 {
+            usage_findings.push(Finding::AccessListsUndeclared);
+        }
         for segment in tree_check.references.segments().filter(|at| rolled.released.contains(at)) {
             let corruption = Corruption::in_usage_entry(segment, CorruptionKind::Count);
             log_findings.push(Finding::DeltaDamaged { corruption });

@@ -139,6 +139,15 @@ impl fmt::Display for Finding {
             Self::FlagFeature { ino } => {
                 write!(f, "inode {ino}: has a flag whose feature the superblock does not have")
             }
+            Self::AccessListInvalid { ino, offset } => {
+                write!(f, "inode {ino}: access list {offset:#x} is invalid")
+            }
+            Self::AccessListMode { ino, mode, shown, .. } => {
+                write!(f, "inode {ino}: mode {mode:03o}, but its access list shows {shown:03o}")
+            }
+            Self::AccessListsUndeclared => {
+                f.write_str("the superblock does not declare that files have access lists")
+            }
             Self::BlockCount { ino, blocks, counted } => {
                 write!(f, "inode {ino}: {blocks} blocks, but {counted} are mapped")
             }

@@ -11,6 +11,7 @@ use crate::finding::Finding;
 use crate::read::key_range::KeyRange;
 use crate::read::mapping::decode_run;
 use crate::repair::editor::TreeEditor;
+use crate::repair::fix_access_lists;
 use crate::repair::loss::Loss;
 
 /// Fixes a finding about the content of a file, or plans to write a node again. Other findings stay.
@@ -19,10 +20,17 @@ pub(crate) fn fix_content(editor: &mut TreeEditor<'_, '_>, finding: &Finding) {
         Finding::InlineParts { ino } => correct_inline(editor, ino),
         Finding::InlineSize { ino, counted, .. } => resize_inline(editor, ino, counted),
         Finding::SymlinkSize { ino, .. } => drop_symlink(editor, ino),
+        Finding::XattrTwice { ino, offset } => drop_xattr(editor, ino, offset),
         Finding::XattrParts { ino, offset }
         | Finding::XattrHash { ino, offset }
-        | Finding::XattrTwice { ino, offset } => drop_xattr(editor, ino, offset),
+        | Finding::AccessListInvalid { ino, offset } => {
+            fix_access_lists::before_drop(editor, ino, offset);
+            drop_xattr(editor, ino, offset);
+        }
         Finding::XattrFlag { ino } => correct_xattr_flag(editor, ino),
+        Finding::AccessListMode { ino, offset, mode, shown } => {
+            fix_access_lists::restrict_to_both(editor, ino, offset, mode & shown);
+        }
         Finding::BlockCount { ino, blocks, counted } => {
             if blocks > counted && !has_lost_bytes(editor, ino) {
                 lose_some(editor, ino, blocks - counted);

@@ -94,7 +94,7 @@ pub(crate) fn run_pass(
         losses.extend(repair.plan.losses);
         clear_impossible_slots(device)?;
     } else if fixes_superblock {
-        write_superblocks(&volume, 0)?;
+        write_superblocks(&volume, checked.tree_check.features())?;
     }
     Ok(PassResult { before, has_written: true, copies })
 }
@@ -228,7 +228,7 @@ impl<'a> TreeRepair<'a> {
     }
 
     /// Writes the repaired tree, with as many copies as there is space for, and before it the superblocks if
-    /// they have findings or an older version.
+    /// they have findings or an older version, or lack a feature.
     fn write(
         &mut self,
         device: &Arc<dyn Device>,
@@ -238,7 +238,8 @@ impl<'a> TreeRepair<'a> {
         // A program for format version 1 must refuse the volume before anything new is on it.
         let volume = self.checked.tree.volume;
         let needed = self.needed_features();
-        if fixes_superblock || needed != 0 || volume.superblock.version < FORMAT_VERSION {
+        let is_declared = volume.superblock.features.read_only_compatible & needed == needed;
+        if fixes_superblock || !is_declared || volume.superblock.version < FORMAT_VERSION {
             write_superblocks(volume, needed)?;
         }
         let needed = self.needed_segments();
@@ -268,11 +269,9 @@ impl<'a> TreeRepair<'a> {
     /// Returns the read-only-compatible features that the superblock lacks.
     fn needed_features(&self) -> u64 {
         let is_flag = |finding: &Finding| matches!(finding, Finding::FlagFeature { .. });
-        if self.checked.tree_check.files.kept().iter().any(is_flag) {
-            Features::INODE_FLAGS
-        } else {
-            0
-        }
+        let has_flag = self.checked.tree_check.files.kept().iter().any(is_flag);
+        let flags = if has_flag { Features::INODE_FLAGS } else { 0 };
+        flags | self.checked.tree_check.features()
     }
 
     /// Returns the segments with live blocks, salvaged leaves, chunks past the checkpoint, or heads.

@@ -63,7 +63,7 @@ fn the_number_of_files_is_checked() {
 fn files_past_the_checkpoint_do_not_count() {
     let device = fresh(16 << 20);
     let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("a mount");
-    let caller = Caller { uid: 1, gid: 2, now: NOW };
+    let caller = Caller { uid: 1, gid: 2, now: NOW, umask: None };
     for name in [b"one", b"two"] {
         volume.make_node(ROOT_INO, name, 0o100_644, 0, &caller).expect("a file");
     }

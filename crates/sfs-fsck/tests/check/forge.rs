@@ -188,7 +188,7 @@ impl Forge {
         xattr_key(&self.superblock, ino, name, part)
     }
 
-    fn xattr(&mut self, ino: u64, name: &[u8], value: &[u8]) {
+    pub(crate) fn xattr(&mut self, ino: u64, name: &[u8], value: &[u8]) {
         let mut bytes = vec![name.len() as u8, 0];
         bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
         bytes.extend_from_slice(name);

@@ -46,7 +46,7 @@ fn fresh_volumes_of_any_size_are_clean() {
 
 /// Makes files of all kinds, and removes some of them.
 fn use_volume(volume: &Volume) -> sfs_core::Result<()> {
-    let caller = Caller { uid: 1, gid: 2, now: NOW };
+    let caller = Caller { uid: 1, gid: 2, now: NOW, umask: None };
     let mode = WriteMode { keep_times: false, kill_privileges: false };
     let directory = FileKind::Directory.mode_bits() | 0o755;
     let regular = FileKind::Regular.mode_bits() | 0o644;
@@ -85,7 +85,7 @@ fn use_volume(volume: &Volume) -> sfs_core::Result<()> {
 
 /// Removes half of the files, and overwrites the others.
 fn change_volume(volume: &Volume) -> sfs_core::Result<()> {
-    let caller = Caller { uid: 1, gid: 2, now: NOW };
+    let caller = Caller { uid: 1, gid: 2, now: NOW, umask: None };
     let mode = WriteMode { keep_times: true, kill_privileges: false };
     let sub = volume.lookup(ROOT_INO, b"sub")?.ino;
     for number in (0..400u32).filter(|number| number % 7 > 1) {
@@ -149,7 +149,7 @@ fn an_interrupted_mkfs_leaves_no_volume() {
 fn a_damaged_newest_checkpoint_is_reported_and_its_root_found() {
     let device = fresh(16 << 20);
     let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("a mount");
-    let caller = Caller { uid: 1, gid: 2, now: NOW };
+    let caller = Caller { uid: 1, gid: 2, now: NOW, umask: None };
     let regular = FileKind::Regular.mode_bits() | 0o644;
     let ino = volume.make_node(ROOT_INO, b"file", regular, 0, &caller).expect("a file").ino;
     let mode = WriteMode { keep_times: false, kill_privileges: false };
@@ -190,7 +190,7 @@ fn a_damaged_newest_checkpoint_is_reported_and_its_root_found() {
 fn leaves_without_an_older_copy_are_restored_from_deltas_and_summaries() {
     let device = fresh(16 << 20);
     let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("a mount");
-    let caller = Caller { uid: 1, gid: 2, now: NOW };
+    let caller = Caller { uid: 1, gid: 2, now: NOW, umask: None };
     let regular = FileKind::Regular.mode_bits() | 0o640;
     let mode = WriteMode { keep_times: false, kill_privileges: false };
     let content = |number: u32| vec![number as u8; (number as usize * 53) % 9000];

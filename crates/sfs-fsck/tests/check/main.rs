@@ -1,5 +1,6 @@
 //! Checks and repairs of volumes that `forge` writes, independent of the filesystem, from `docs/FORMAT.md`.
 
+mod access_lists;
 mod content_findings;
 mod dump;
 mod file_count;

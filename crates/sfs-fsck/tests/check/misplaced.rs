@@ -54,7 +54,7 @@ fn with_drafts(change: impl Fn(&mut Vec<NodeDraft>) + 'static) -> Forge {
 }
 
 fn set_xattr(volume: &Volume, ino: u64, value: &[u8]) -> sfs_core::Result<()> {
-    let caller = Caller { uid: 0, gid: 0, now: NOW };
+    let caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
     volume.set_xattr(ino, b"user.a", value, XattrMode::Any, &caller)
 }
 

@@ -16,7 +16,7 @@ use super::fixture::{NOW, check_device, errors, populated};
 use super::forge::{DATA, Forge, HELLO, SUB};
 use super::forged_volume::{ForgedVolume, encode_delta};
 
-const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
+const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
 
 /// Bytes that a newer program has appended to attributes.
 const APPENDED: [u8; 5] = [1, 2, 3, 4, 5];

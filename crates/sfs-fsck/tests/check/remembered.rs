@@ -29,7 +29,7 @@ fn open(device: &Arc<impl Device + 'static>) -> Volume {
 }
 
 fn create(volume: &Volume, name: &str) -> u64 {
-    let caller = Caller { uid: 1, gid: 2, now: NOW };
+    let caller = Caller { uid: 1, gid: 2, now: NOW, umask: None };
     volume.make_node(ROOT_INO, name.as_bytes(), REGULAR, 0, &caller).expect("a file").ino
 }
 
@@ -38,7 +38,7 @@ fn with_file() -> Arc<RamDevice> {
     let device = fresh(BLOCKS * 4096);
     let volume = open(&device);
     let file = create(&volume, "file");
-    let caller = Caller { uid: 1, gid: 2, now: NOW };
+    let caller = Caller { uid: 1, gid: 2, now: NOW, umask: None };
     volume.write(file, 0, &CONTENT, WriteMode::default(), &caller).expect("a write");
     volume.close().expect("an unmount");
     device

@@ -9,7 +9,7 @@ use sfs_core::request::{Caller, VolumeOptions, WriteMode, XattrMode};
 use sfs_device::RamDevice;
 
 pub(crate) const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
-const CALLER: Caller = Caller { uid: 1, gid: 2, now: NOW };
+const CALLER: Caller = Caller { uid: 1, gid: 2, now: NOW, umask: None };
 pub(crate) const BLOCKS: u64 = 24_576;
 
 /// Random number generator (splitmix64).

@@ -70,8 +70,9 @@ impl Notifier {
     /// attributes again by itself, but without the notification the kernel would accept such a
     /// reply. Other inodes than directories are allowed, too: data that the kernel has cached stays.
     ///
-    /// A handler may call this method before it replies: without data to drop the kernel waits for no
-    /// request.
+    /// A handler may call this method before it replies: a directory has no data to write back, so
+    /// the kernel waits for no request. The same holds for the inode of the request itself, of any
+    /// kind: its caller keeps the inode, and no data is invalidated.
     ///
     /// # Errors
     ///

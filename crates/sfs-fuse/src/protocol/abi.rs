@@ -98,6 +98,8 @@ pub(crate) const GETATTR_FH: u32 = 1 << 0;
 pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// Bit of [`OpenIn::open_flags`] and [`CreateIn::open_flags`].
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
+/// Bit of [`SetxattrExt::setxattr_flags`].
+pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 /// Bit of [`WriteIn::write_flags`]: the data comes from the page cache, and `fh` is any handle of the file.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// Bit of [`WriteIn::write_flags`].

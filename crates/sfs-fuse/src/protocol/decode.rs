@@ -198,12 +198,14 @@ fn setxattr<'a>(
     agreed: InitFlags,
 ) -> Result<FuseOperation<'a>, Malformed> {
     let abi::SetxattrIn { size, flags } = from.fixed()?;
-    if agreed.contains(InitFlags::SETXATTR_EXT) {
-        let abi::SetxattrExt { .. } = from.fixed()?;
-    }
+    let clear_sgid = if agreed.contains(InitFlags::SETXATTR_EXT) {
+        from.fixed::<abi::SetxattrExt>()?.setxattr_flags & abi::SETXATTR_ACL_KILL_SGID != 0
+    } else {
+        false
+    };
     let name = from.text()?;
     let value = from.bytes(usize::try_from(size).map_err(|_| Malformed::Short)?)?;
-    Ok(FuseOperation::Setxattr { name, value, flags })
+    Ok(FuseOperation::Setxattr { name, value, flags, clear_sgid })
 }
 
 fn read(fixed: &abi::ReadIn) -> ReadArgs {

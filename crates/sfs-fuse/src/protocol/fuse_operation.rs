@@ -51,8 +51,9 @@ pub enum FuseOperation<'a> {
     Release(ReleaseArgs),
     /// Makes a file durable, for fsync(2) or fdatasync(2).
     Fsync { handle: u64, data_only: bool },
-    /// Sets an extended attribute; `flags` are those of setxattr(2).
-    Setxattr { name: &'a [u8], value: &'a [u8], flags: u32 },
+    /// Sets an extended attribute; `flags` are those of setxattr(2). With `clear_sgid`, an access list that is set clears
+    /// sgid; needs [`crate::InitFlags::SETXATTR_EXT`].
+    Setxattr { name: &'a [u8], value: &'a [u8], flags: u32, clear_sgid: bool },
     /// Reads an extended attribute: at most `size` bytes, or its length for a `size` of 0.
     Getxattr { name: &'a [u8], size: u32 },
     /// Reads the names of all extended attributes, each with a NUL; `size` as for `Getxattr`.

@@ -50,7 +50,9 @@ bitflags::bitflags! {
         const PARALLEL_DIROPS = 1 << 18;
         /// The filesystem always clears privileges.
         const HANDLE_KILLPRIV = 1 << 19;
-        /// The filesystem stores access control lists, and the kernel enforces them.
+        /// The filesystem stores access control lists, and the kernel enforces them. Only agreed on together with
+        /// [`InitFlags::DONT_MASK`], as default lists take the place of the umask, and [`InitFlags::SETXATTR_EXT`],
+        /// which tells whether a new list clears sgid.
         const POSIX_ACL = 1 << 20;
         /// Reading after an abort fails with ECONNABORTED, after an unmount with ENODEV.
         const ABORT_ERROR = 1 << 21;
@@ -193,9 +195,13 @@ impl Offer {
         let mut wished = (config.flags - InitFlags::OVER_IO_URING) | InitFlags::MAX_PAGES;
         wished.set(InitFlags::INIT_EXT, wished.bits() >> 32 != 0);
         wished.set(InitFlags::ASYNC_DIO, config.async_dio.is_asked_of(self.minor));
+        let mut flags = wished & self.flags;
+        if !flags.contains(InitFlags::DONT_MASK | InitFlags::SETXATTR_EXT) {
+            flags.remove(InitFlags::POSIX_ACL);
+        }
         Agreed {
             minor: self.minor.min(abi::MINOR),
-            flags: wished & self.flags,
+            flags,
             max_write: page * (config.max_write / page).clamp(1, PAGES_MAX),
         }
     }
@@ -256,6 +262,21 @@ mod tests {
         let without = Offer { minor: 46, ..offer(InitFlags::all() - InitFlags::ASYNC_DIO) };
         let config = SessionConfig { async_dio: AsyncDio::Always, ..SessionConfig::default() };
         assert!(!without.agree(&config).flags.contains(InitFlags::ASYNC_DIO));
+    }
+
+    #[test]
+    fn access_lists_need_the_umask_and_the_long_setxattr() {
+        let needed = [InitFlags::DONT_MASK, InitFlags::SETXATTR_EXT];
+        let all = needed.into_iter().fold(InitFlags::POSIX_ACL, |flags, one| flags | one);
+        let agreed = |offered, wished| {
+            let config = SessionConfig { flags: wished, ..SessionConfig::default() };
+            offer(offered).agree(&config).flags
+        };
+        assert_eq!(agreed(all, all), all);
+        for one in needed {
+            assert_eq!(agreed(all - one, all), all - one - InitFlags::POSIX_ACL);
+            assert_eq!(agreed(all, all - one), all - one - InitFlags::POSIX_ACL);
+        }
     }
 
     #[test]

@@ -87,6 +87,7 @@ fn of_attributes(sample: &RequestSample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>
     let getxattr = abi::GetxattrIn { size, padding: 9 };
     let fixed = abi::SetxattrIn { size: data.len() as u32, flags };
     let ext = abi::SetxattrExt { setxattr_flags: mask, padding: 9 };
+    let clear_sgid = mask & abi::SETXATTR_ACL_KILL_SGID != 0;
     let setxattr = [fixed.as_bytes(), ext.as_bytes(), &ended(name), data];
     let (all, all_wire) = setattr(sample, mode, uid);
     let none = abi::SetattrIn { valid: 0, ..all_wire };
@@ -105,7 +106,11 @@ fn of_attributes(sample: &RequestSample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>
             opcode::INTERRUPT,
             wide[0].as_bytes().to_vec(),
         ),
-        (FuseOperation::Setxattr { name, value: data, flags }, opcode::SETXATTR, setxattr.concat()),
+        (
+            FuseOperation::Setxattr { name, value: data, flags, clear_sgid },
+            opcode::SETXATTR,
+            setxattr.concat(),
+        ),
         (
             FuseOperation::Getxattr { name, size },
             opcode::GETXATTR,
@@ -361,7 +366,8 @@ fn the_short_form_of_setxattr_is_decoded_without_the_feature() {
     let arguments = [fixed.as_bytes(), b"user.a\0", b"xyz"].concat();
     let bytes = message(opcode::SETXATTR, 1, &arguments, &[]);
     let request = FuseRequest::decode(&bytes, InitFlags::empty()).expect("a request");
-    let expected = FuseOperation::Setxattr { name: b"user.a", value: b"xyz", flags: 1 };
+    let expected =
+        FuseOperation::Setxattr { name: b"user.a", value: b"xyz", flags: 1, clear_sgid: false };
     assert_eq!(request.operation, expected);
     assert!(FuseRequest::decode(&bytes, InitFlags::SETXATTR_EXT).is_err());
 }

@@ -169,7 +169,7 @@ struct SfsRun {
 
 impl SfsRun {
     fn caller(&self) -> Caller {
-        Caller { uid: 0, gid: 0, now: now(&self.device) }
+        Caller { uid: 0, gid: 0, now: now(&self.device), umask: None }
     }
 
     fn write(&self, ino: u64, offset: u64, bytes: &[u8]) -> Result<()> {

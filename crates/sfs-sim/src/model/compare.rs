@@ -86,7 +86,7 @@ pub fn seek(volume: &Volume, reference: &Reference, ino: u64, offset: u64) {
 pub fn listing(volume: &Volume, reference: &Reference, ino: u64, seed: u64, now: Timestamp) {
     let Ok(node) = reference.directory(ino) else { return };
     let mut random = SplitMix64::new(seed);
-    let caller = Caller { uid: 0, gid: 0, now };
+    let caller = Caller { uid: 0, gid: 0, now, umask: None };
     let mut found = BTreeMap::new();
     let (mut cookie, mut guests) = (0, 0);
     loop {

@@ -74,7 +74,8 @@ pub fn capture(volume: &Volume, with_content: bool) -> Reference {
 }
 
 fn node_of(volume: &Volume, ino: u64, inode: &Inode) -> ReferenceNode {
-    let caller = sfs_core::request::Caller { uid: inode.uid, gid: inode.gid, now: inode.btime };
+    let caller =
+        sfs_core::request::Caller { uid: inode.uid, gid: inode.gid, now: inode.btime, umask: None };
     let mut node = ReferenceNode::new(inode.mode, &caller);
     (node.links, node.rdev, node.parent) = (inode.links, inode.rdev, inode.parent);
     (node.atime, node.mtime, node.ctime) = (inode.atime, inode.mtime, inode.ctime);

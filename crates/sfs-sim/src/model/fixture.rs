@@ -25,7 +25,7 @@ pub const SEGMENT_BLOCKS: u64 = 32;
 
 /// Returns an unprivileged caller at time [`NOW`].
 pub fn caller() -> Caller {
-    Caller { uid: 1000, gid: 100, now: NOW }
+    Caller { uid: 1000, gid: 100, now: NOW, umask: None }
 }
 
 /// Returns the time `millis` milliseconds after [`NOW`].

@@ -44,6 +44,7 @@ impl Reference {
         caller: &Caller,
     ) {
         let directory = self.edit(parent);
+        node.inherit(directory, caller);
         if directory.mode & 0o2000 != 0 {
             node.gid = directory.gid;
             if node.is_directory() {
@@ -63,8 +64,15 @@ impl Reference {
     }
 
     /// Adds the new file `ino` without a name.
-    pub fn make_unnamed(&mut self, parent: u64, ino: u64, mut node: ReferenceNode) {
+    pub fn make_unnamed(
+        &mut self,
+        parent: u64,
+        ino: u64,
+        mut node: ReferenceNode,
+        caller: &Caller,
+    ) {
         let directory = &self.nodes[&parent];
+        node.inherit(directory, caller);
         if directory.mode & 0o2000 != 0 {
             node.gid = directory.gid;
         }

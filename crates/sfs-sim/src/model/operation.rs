@@ -2,9 +2,10 @@
 //!
 //! The seed and the state of the reference decide the choice.
 
-use sfs_core::format::{FileKind, InodeFlags, Label, ROOT_INO, Timestamp};
+use sfs_core::format::{AccessListKind, FileKind, InodeFlags, Label, ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
 
+use super::access_lists;
 use super::fixture::{FILE, after};
 use super::random::SplitMix64;
 use super::reference::{CAPABILITY, Reference, ReferenceNode};
@@ -86,6 +87,12 @@ pub enum VolumeOperation {
         ino: u64,
         flags: InodeFlags,
     },
+    SetAccessList {
+        ino: u64,
+        kind: AccessListKind,
+        value: Vec<u8>,
+        clear_sgid: bool,
+    },
     List {
         ino: u64,
         seed: u64,
@@ -131,6 +138,7 @@ impl VolumeOperation {
                 | Self::Write { .. }
                 | Self::SetAttributes { .. }
                 | Self::SetXattr { .. }
+                | Self::SetAccessList { .. }
         )
     }
 }
@@ -200,8 +208,9 @@ impl Chooser<'_> {
             }
             68..=73 => self.set_attributes(),
             74..=75 => self.set_flags(),
-            76..=80 => self.set_xattr(),
-            81 => VolumeOperation::RemoveXattr { ino: self.ino(), name: self.xattr_name() },
+            76..=78 => self.set_xattr(),
+            79..=80 => self.set_access_list(),
+            81 => self.remove_xattr(),
             82..=83 => VolumeOperation::List { ino: self.directory(), seed: self.random.draw() },
             84..=86 => VolumeOperation::SyncFile { ino: self.ino() },
             87 => VolumeOperation::SyncData { ino: self.ino() },
@@ -235,7 +244,7 @@ impl Chooser<'_> {
                 VolumeOperation::SetAttributes { ino: self.file(), changes }
             }
             1 => VolumeOperation::Forget { ino: self.ino() },
-            2 => VolumeOperation::RemoveXattr { ino: self.ino(), name: self.xattr_name() },
+            2 => self.remove_xattr(),
             _ => self.unlink(),
         }
     }
@@ -417,6 +426,26 @@ impl Chooser<'_> {
             1 => vec![b'x'; 255],
             other => format!("user.{other}").into_bytes(),
         }
+    }
+
+    fn remove_xattr(&mut self) -> VolumeOperation {
+        if self.random.one_in(2) {
+            return VolumeOperation::RemoveXattr { ino: self.ino(), name: self.xattr_name() };
+        }
+        // Most files have no list.
+        let name = self.random.pick(&AccessListKind::ALL).name();
+        let ino = self.pick(|node| node.xattrs.contains_key(name));
+        VolumeOperation::RemoveXattr { ino, name: name.to_vec() }
+    }
+
+    fn set_access_list(&mut self) -> VolumeOperation {
+        let kind = self.random.pick(&AccessListKind::ALL);
+        let ino = match kind {
+            AccessListKind::Access => self.ino(),
+            AccessListKind::Default => self.directory(),
+        };
+        let value = access_lists::draw(self.random);
+        VolumeOperation::SetAccessList { ino, kind, value, clear_sgid: self.random.one_in(2) }
     }
 
     fn set_xattr(&mut self) -> VolumeOperation {

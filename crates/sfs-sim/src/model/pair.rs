@@ -115,7 +115,7 @@ impl VolumePair {
     /// Performs `operation` on both, and returns the result of the volume and the expected one.
     fn both(&mut self, operation: &VolumeOperation) -> (Result<(), Error>, Result<(), Error>) {
         self.millis += 1;
-        let caller = Caller { uid: 1000, gid: 100, now: self.now() };
+        let caller = Caller { uid: 1000, gid: 100, now: self.now(), umask: Some(0o022) };
         match operation {
             VolumeOperation::Make { parent, name, mode, rdev } => {
                 let made = self.volume().make_node(*parent, name, *mode, *rdev, &caller);
@@ -127,7 +127,7 @@ impl VolumePair {
                     self.reference.live_directory(*parent).and_then(ReferenceNode::may_add);
                 if let (Ok(entry), Ok(())) = (&made, &expected) {
                     let node = ReferenceNode::new(0o100_000 | mode & 0o7777, &caller);
-                    self.reference.make_unnamed(*parent, entry.ino, node);
+                    self.reference.make_unnamed(*parent, entry.ino, node, &caller);
                     compare::attributes(&self.reference, entry.ino, &entry.inode);
                 }
                 (made.map(drop), expected)
@@ -159,19 +159,22 @@ impl VolumePair {
                 ),
             },
             VolumeOperation::Rename { from, to, mode } => {
-                let done = self.volume().rename(from.0, &from.1, to.0, &to.1, *mode, &caller);
+                let done = self.volume().rename(
+                    from.0,
+                    &from.1,
+                    to.0,
+                    &to.1,
+                    *mode,
+                    &Caller { umask: None, ..caller },
+                );
                 let expected =
                     self.reference.rename((from.0, &from.1), (to.0, &to.1), *mode, &caller);
                 let has_moved = self.reference.find(from.0, &from.1).is_err();
                 if mode.leaves_whiteout() && has_moved && done.is_ok() && expected.is_ok() {
                     let whiteout = self.volume().lookup(from.0, &from.1);
-                    return self.made(
-                        whiteout,
-                        from.0,
-                        &from.1,
-                        made_node(0o020_000, 0, &caller),
-                        &caller,
-                    );
+                    let caller = Caller { umask: None, ..caller };
+                    let node = made_node(0o020_000, 0, &caller);
+                    return self.made(whiteout, from.0, &from.1, node, &caller);
                 }
                 (done.map(drop), expected)
             }
@@ -186,6 +189,10 @@ impl VolumePair {
             VolumeOperation::SetXattr { ino, name, value, mode } => (
                 self.volume().set_xattr(*ino, name, value, *mode, &caller),
                 self.reference.set_xattr(*ino, name, value, *mode, &caller),
+            ),
+            VolumeOperation::SetAccessList { ino, kind, value, clear_sgid } => (
+                self.volume().set_access_list(*ino, *kind, value, *clear_sgid, &caller),
+                self.reference.set_access_list(*ino, *kind, value, *clear_sgid, &caller),
             ),
             VolumeOperation::RemoveXattr { ino, name } => (
                 self.volume().remove_xattr(*ino, name, &caller),

@@ -135,7 +135,8 @@ impl Default for Reference {
 impl Reference {
     /// Makes a filesystem with an empty root directory.
     pub fn new() -> Self {
-        let mut root = ReferenceNode::new(0o040_755, &Caller { uid: 0, gid: 0, now: NOW });
+        let mut root =
+            ReferenceNode::new(0o040_755, &Caller { uid: 0, gid: 0, now: NOW, umask: None });
         root.links = 2;
         root.parent = ROOT_INO;
         Self {
@@ -289,6 +290,7 @@ impl Reference {
         }
         if let Some(mode) = changes.mode {
             node.mode = node.mode & !0o7777 | mode & 0o7777;
+            node.follow_mode();
         }
         node.uid = changes.uid.unwrap_or(node.uid);
         node.gid = changes.gid.unwrap_or(node.gid);

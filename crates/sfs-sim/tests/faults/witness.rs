@@ -158,7 +158,8 @@ pub(crate) fn check_image(witness: &Witness, image: &CowImage) -> Result<usize, 
 }
 
 fn perform(volume: &Volume, operation: &VolumeOperation, millis: u64) -> Result<(), Error> {
-    let caller = sfs_core::request::Caller { uid: 1000, gid: 100, now: after(millis) };
+    let caller =
+        sfs_core::request::Caller { uid: 1000, gid: 100, now: after(millis), umask: Some(0o022) };
     match operation {
         VolumeOperation::Make { parent, name, mode, rdev } => {
             volume.make_node(*parent, name, *mode, *rdev, &caller).map(drop)
@@ -187,6 +188,9 @@ fn perform(volume: &Volume, operation: &VolumeOperation, millis: u64) -> Result<
         }
         VolumeOperation::SetXattr { ino, name, value, mode } => {
             volume.set_xattr(*ino, name, value, *mode, &caller)
+        }
+        VolumeOperation::SetAccessList { ino, kind, value, clear_sgid } => {
+            volume.set_access_list(*ino, *kind, value, *clear_sgid, &caller)
         }
         VolumeOperation::RemoveXattr { ino, name } => volume.remove_xattr(*ino, name, &caller),
         VolumeOperation::SetFlags { ino, flags } => volume.set_flags(*ino, *flags, &caller),
