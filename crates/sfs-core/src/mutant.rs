@@ -64,11 +64,23 @@ pub enum Mutant {
     UpgradeLate,
     /// The superblock of an upgrade is not flushed before the first checkpoint.
     UpgradeUnflushed,
+    /// A mount forgets the totals of the reservations.
+    ReservationForgotten,
+    /// Blocks that are written stay reserved.
+    ReservationKept,
+    /// No delta contains the unmaps of a punched hole or a zeroed range.
+    PunchUnsaid,
+    /// Roll-forward makes a file as long as its reservation.
+    ReservationExposed,
+    /// A truncation leaves the reservations beyond the new end.
+    CutReservationKept,
+    /// Dirty blocks in a punched hole are written afterwards.
+    PunchedWritten,
 }
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 35] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -98,6 +110,12 @@ impl Mutant {
         Self::GenerationKept,
         Self::UpgradeLate,
         Self::UpgradeUnflushed,
+        Self::ReservationForgotten,
+        Self::ReservationKept,
+        Self::PunchUnsaid,
+        Self::ReservationExposed,
+        Self::CutReservationKept,
+        Self::PunchedWritten,
     ];
 }
 

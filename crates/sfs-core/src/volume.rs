@@ -7,10 +7,14 @@
 //! the metadata lock. `docs/SEMANTICS.md` states the guarantees for users, and [`crate::lock_rank`]
 //! the order of the locks.
 
+mod allocate;
 mod attributes;
 mod audit;
+
 #[cfg(test)]
 mod cleaning_tests;
+mod copy;
+mod covered;
 mod deletion;
 mod directory;
 mod due_work;

@@ -21,11 +21,15 @@ impl Features {
     /// 1 was settled.
     const IN_PLACE: u64 = 2;
 
+    /// Bit of [`Features::read_only_compatible`] of a volume that may have reservations. A program without the feature
+    /// would give the reserved space away.
+    pub const PREALLOCATION: u64 = 4;
+
     /// Bits of [`Features::compatible`] that this program knows.
     pub const COMPATIBLE_KNOWN: u64 = 0;
 
     /// Bits of [`Features::read_only_compatible`] that this program knows.
-    pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = 0;
+    pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = Self::PREALLOCATION;
 
     /// Bits of [`Features::incompatible`] that this program knows.
     pub const INCOMPATIBLE_KNOWN: u64 = Self::IN_PLACE;

@@ -92,7 +92,9 @@ impl InodeFlags {
     pub const INLINE: Self = Self(1);
     /// The file has extended attributes.
     pub const XATTRS: Self = Self(2);
-    const ALL: u32 = 3;
+    /// The file may have reservations; without the flag it has none.
+    pub const RESERVED: Self = Self(64);
+    const ALL: u32 = 3 | 64;
 
     /// Returns whether all of `flags` are set.
     pub fn contains(self, flags: Self) -> bool {
@@ -140,7 +142,7 @@ pub struct Inode {
     pub flags: InodeFlags,
     /// Length in bytes; for a directory the number of its entries.
     pub size: u64,
-    /// Number of mapped blocks.
+    /// Number of mapped blocks and reserved blocks.
     pub blocks: u64,
     /// Inode number of the directory that contains this directory; 0 for all other files.
     pub parent: u64,

@@ -207,8 +207,6 @@ impl SuperblockStore {
     /// # Errors
     ///
     /// Those of [`SuperblockStore::set_label`].
-    // The features that use it follow in commits of their own.
-    #[cfg_attr(not(test), expect(dead_code))]
     pub(crate) fn require_to_write(&self, features: u64) -> Result<()> {
         let known = self.copies.lock().current().features.read_only_compatible;
         if known & features == features {
