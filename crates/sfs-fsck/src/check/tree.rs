@@ -5,7 +5,7 @@
 
 use sfs_core::format::{
     DecodeError, FILE_BLOCKS_MAX, FIRST_INO, Incompatibility, ItemKind, Key, NodePointer, ROOT_INO,
-    USAGE_PER_ITEM,
+    Reservation, ReservationTotals, USAGE_PER_ITEM,
 };
 
 use crate::check::file::FileCheck;
@@ -41,6 +41,8 @@ pub(crate) struct TreeCheck {
     pub(crate) file_counts: FileCounts,
     /// Number of inodes of the tree on the device, before all edits.
     pub(crate) inode_count: u64,
+    /// Reservations of the tree on the device, before all edits.
+    pub(crate) reserved: ReservationTotals,
     /// Ranges of unreadable keys.
     pub(crate) lost: Vec<KeyRange>,
     /// Inodes with items but without attributes.
@@ -72,7 +74,14 @@ impl TreeCheck {
         }
         pass.finish_file();
         let TreeCheckPass {
-            recount, inode_count, references, mut namespace, items, mut files, ..
+            recount,
+            inode_count,
+            reserved,
+            references,
+            mut namespace,
+            items,
+            mut files,
+            ..
         } = pass;
         let is_whole = lost.is_empty() || !tree.lost().is_empty();
         let file_counts = match is_whole {
@@ -91,6 +100,7 @@ impl TreeCheck {
             namespace,
             file_counts,
             inode_count,
+            reserved,
             lost,
             without_attributes,
             items,
@@ -111,6 +121,7 @@ struct TreeCheckPass<'a> {
     next_ino: u64,
     recount: UsageRecount,
     inode_count: u64,
+    reserved: ReservationTotals,
     references: BlockReferences,
     namespace: NamespaceCheck,
     /// Inode whose items are arriving.
@@ -135,6 +146,7 @@ impl<'a> TreeCheckPass<'a> {
             next_ino,
             recount: UsageRecount::default(),
             inode_count: 0,
+            reserved: ReservationTotals::default(),
             references: BlockReferences::default(),
             namespace: NamespaceCheck::default(),
             file: None,
@@ -208,6 +220,9 @@ impl<'a> TreeCheckPass<'a> {
                 let files = &mut self.files;
                 self.namespace.add_entry(file, key.offset, &entry, hash_key, files);
             }
+            Some(ItemKind::Reservation) => {
+                file.add_reservation(key, value).then_some(()).ok_or(damaged)?;
+            }
             _ => return Err(Finding::ItemMisplaced { key: *key }),
         }
         Ok(())
@@ -223,6 +238,11 @@ impl TreeVisitor for TreeCheckPass<'_> {
     fn old_item(&mut self, key: &Key, value: &[u8]) {
         self.recount.add_item(self.volume, key, value);
         self.inode_count += u64::from(key.kind == ItemKind::Inode as u8);
+        if key.kind == ItemKind::Reservation as u8
+            && let Ok(range) = Reservation::decode(key, value)
+        {
+            self.reserved.add(range);
+        }
         if key.ino == 0 && key.kind == ItemKind::Usage as u8 {
             let item_count = self.volume.layout().segment_count.div_ceil(USAGE_PER_ITEM);
             if key.offset >= u64::from(item_count) {

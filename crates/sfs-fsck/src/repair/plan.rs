@@ -27,8 +27,8 @@ impl RepairPlan {
             Finding::NodeUnknown { address } | Finding::NodeShared { address } => {
                 self.rewrites.contains(&address)
             }
-            // Every repair writes the usage table anew.
-            Finding::UsageExcess { .. } => true,
+            // Every repair writes the usage table and the totals anew.
+            Finding::UsageExcess { .. } | Finding::ReservationTotals { .. } => true,
             _ => false,
         }
     }
