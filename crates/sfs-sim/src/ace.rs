@@ -5,7 +5,9 @@
 //! of sync, or by none unless it is the last. Sequences of one and two operations are numbered.
 
 use sfs_core::format::{Label, ROOT_INO};
-use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
+use sfs_core::request::{
+    AllocateMode, Allocation, AttributeChanges, RenameMode, WriteMode, XattrMode,
+};
 
 use crate::model::fixture::{DIRECTORY, FILE};
 use crate::model::operation::VolumeOperation;
@@ -60,12 +62,22 @@ pub enum Recipe {
     Chmod(&'static str),
     /// Change of the volume's label.
     SetLabel(&'static str),
+    /// `fallocate` of a range, which makes the file longer.
+    Allocate(&'static str, u64, u64),
+    /// `fallocate(FALLOC_FL_KEEP_SIZE)` of a range.
+    AllocateKept(&'static str, u64, u64),
+    /// `fallocate(FALLOC_FL_PUNCH_HOLE)` of a range.
+    Punch(&'static str, u64, u64),
+    /// `fallocate(FALLOC_FL_ZERO_RANGE)` of a range, which makes the file longer.
+    Zero(&'static str, u64, u64),
+    /// `copy_file_range` to the start of another file.
+    CopyRange(&'static str, &'static str, u64),
 }
 
 use Recipe::{
-    Chmod, Create, Exchange, Link, MakeDirectory, MakePipe, MakeUnnamed, Publish, RemoveDirectory,
-    RemoveXattr, Rename, Replace, Rewrite, SetLabel, SetXattr, Symlink, Truncate, Unlink,
-    UnlinkOpen, Whiteout, Write, WriteBack,
+    Allocate, AllocateKept, Chmod, CopyRange, Create, Exchange, Link, MakeDirectory, MakePipe,
+    MakeUnnamed, Publish, Punch, RemoveDirectory, RemoveXattr, Rename, Replace, Rewrite, SetLabel,
+    SetXattr, Symlink, Truncate, Unlink, UnlinkOpen, Whiteout, Write, WriteBack, Zero,
 };
 
 /// All operations with all their arguments.
@@ -134,6 +146,17 @@ pub const RECIPES: &[Recipe] = &[
     Publish("/bar", 200),
     Publish("/A/new", 9000),
     SetLabel("a name"),
+    Allocate("/foo", 10_000, 50_000),
+    Allocate("/A/foo", 0, 9000),
+    AllocateKept("/foo", 12_288, 40_960),
+    AllocateKept("/A/foo", 0, 8192),
+    Punch("/foo", 4096, 8192),
+    Punch("/foo", 5000, 30_000),
+    Punch("/A/bar", 0, 9000),
+    Zero("/foo", 100, 12_000),
+    Zero("/A/bar", 4096, 20_000),
+    CopyRange("/foo", "/A/bar", 9000),
+    CopyRange("/A/foo", "/foo", 300),
 ];
 
 /// Sync that follows an operation. The core makes no difference between `fsync` and `fdatasync`.
@@ -280,6 +303,10 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Volum
     let rename = |from: &str, to: &str, mode| {
         Some(VolumeOperation::Rename { from: at(from)?, to: at(to)?, mode })
     };
+    let allocate = |path: &str, offset, len, mode, keep_size| {
+        let allocation = Allocation { mode, keep_size, keep_times: false, kill_privileges: false };
+        Some(vec![VolumeOperation::Allocate { ino: file(path)?, offset, len, allocation }])
+    };
     let xattr = || b"user.x".to_vec();
     Some(match recipe {
         Create(path) => vec![make(path, FILE)?],
@@ -300,6 +327,18 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Volum
         SetLabel(name) => {
             vec![VolumeOperation::SetLabel { label: Label::new(name).expect("a label") }]
         }
+        Allocate(path, offset, len) => allocate(path, offset, len, AllocateMode::Reserve, false)?,
+        AllocateKept(path, offset, len) => {
+            allocate(path, offset, len, AllocateMode::Reserve, true)?
+        }
+        Punch(path, offset, len) => allocate(path, offset, len, AllocateMode::PunchHole, true)?,
+        Zero(path, offset, len) => allocate(path, offset, len, AllocateMode::ZeroRange, false)?,
+        CopyRange(from, to, len) => vec![VolumeOperation::Copy {
+            from: (file(from)?, 0),
+            to: (file(to)?, 0),
+            len,
+            mode: WriteMode::default(),
+        }],
         MakeUnnamed => vec![VolumeOperation::MakeUnnamed { parent: ROOT_INO, mode: FILE }],
         Link(from, to) => {
             let (parent, name) = at(to)?;
@@ -358,6 +397,8 @@ fn target(recipe: Recipe) -> &'static str {
     match recipe {
         Create(path) | MakeDirectory(path) | Symlink(path) | MakePipe(path) => path,
         Write(path, ..) | WriteBack(path, ..) | Truncate(path, _) => path,
+        Allocate(path, ..) | AllocateKept(path, ..) | Punch(path, ..) | Zero(path, ..) => path,
+        CopyRange(_, to, _) => to,
         Rewrite(path, _) | Replace(path, _) | Publish(path, _) => path,
         MakeUnnamed => UNNAMED,
         SetLabel(_) => "/",
