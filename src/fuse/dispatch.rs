@@ -106,9 +106,12 @@ impl FuseShell {
             FuseOperation::Removexattr { name } => self.removexattr(request, name),
             FuseOperation::Ioctl(ioctl) => self.ioctl(request, ioctl),
             FuseOperation::Lseek { offset, whence, .. } => self.seek(node, *offset, *whence),
-            // ENOSYS, after which the kernel does not ask again. Opening a directory and close(2) need no work; the
-            // kernel checks permissions and implements locks; a log cannot reserve blocks, so the C library writes
-            // zeros instead; and the kernel copies data through its cache.
+            FuseOperation::Fallocate { offset, len, mode, .. } => {
+                self.fallocate(request, (*offset, *len), *mode)
+            }
+            FuseOperation::CopyFileRange(copy) => self.copy_file_range(request, copy),
+            // ENOSYS, after which the kernel does not ask again. Opening a directory and close(2) need no work, and the
+            // kernel checks permissions and implements locks.
             FuseOperation::Opendir { .. }
             | FuseOperation::Flush { .. }
             | FuseOperation::Access { .. }
@@ -117,9 +120,7 @@ impl FuseShell {
             | FuseOperation::Setlkw(_)
             | FuseOperation::Interrupt { .. }
             | FuseOperation::Bmap { .. }
-            | FuseOperation::Poll { .. }
-            | FuseOperation::Fallocate { .. }
-            | FuseOperation::CopyFileRange(_) => Err(Refusal::Errno(libc::ENOSYS)),
+            | FuseOperation::Poll { .. } => Err(Refusal::Errno(libc::ENOSYS)),
         }
     }
 

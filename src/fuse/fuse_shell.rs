@@ -218,6 +218,12 @@ impl FuseShell {
     /// that are on their way to another process were read before the change, and the kernel would
     /// cache them for [`TTL`].
     pub(super) fn directory_changed(&self, ino: u64) {
+        self.attributes_changed(ino);
+    }
+
+    /// Tells the kernel that attributes of `ino` have changed; must be called before the reply. The notification leaves
+    /// cached data as it is, so the kernel waits for no request.
+    pub(super) fn attributes_changed(&self, ino: u64) {
         if let Some(notify) = &self.notify
             && let Err(error) = notify(ino)
         {

@@ -2,15 +2,28 @@
 
 use std::fs;
 
+/// Number of CAP_FSETID in capabilities(7).
+const CAP_FSETID: u32 = 4;
+
 /// Number of CAP_SYS_ADMIN in capabilities(7).
 const CAP_SYS_ADMIN: u32 = 21;
 
 /// Returns whether the process, or thread, `pid` has CAP_SYS_ADMIN in the user namespace of this
 /// process; `false` if the status of the process cannot be read.
 pub(super) fn is_admin(pid: u32) -> bool {
+    has_capability(pid, CAP_SYS_ADMIN)
+}
+
+/// Returns whether the process, or thread, `pid` may change a file without clearing its suid and sgid; `false` if the
+/// status of the process cannot be read.
+pub(super) fn may_keep_setid(pid: u32) -> bool {
+    has_capability(pid, CAP_FSETID)
+}
+
+fn has_capability(pid: u32, number: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status"));
     let capabilities = status.ok().and_then(|status| effective_capabilities(&status));
-    capabilities.is_some_and(|capabilities| capabilities & 1 << CAP_SYS_ADMIN != 0)
+    capabilities.is_some_and(|capabilities| capabilities & 1 << number != 0)
         && is_in_own_namespace(pid)
 }
 
