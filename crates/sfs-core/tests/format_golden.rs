@@ -485,8 +485,9 @@ fn enumerations() {
         ItemKind::Dirent,
         ItemKind::Orphan,
         ItemKind::Usage,
+        ItemKind::Reservation,
     ];
-    assert_eq!(kinds.map(|kind| kind as u8), [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(kinds.map(|kind| kind as u8), [1, 2, 3, 4, 5, 6, 7, 8]);
     let kinds = [
         FileKind::Regular,
         FileKind::Directory,
@@ -506,7 +507,7 @@ fn enumerations() {
     ];
     assert_eq!(encodings.map(|encoding| encoding as u8), [1, 2, 3, 4, 5]);
     let later: Vec<u8> = (0..=255).filter(|kind| Tolerance::Newer.is_later_kind(*kind)).collect();
-    assert_eq!(later, Vec::from_iter(8..=254));
+    assert_eq!(later, Vec::from_iter(9..=254));
     let states = [
         SegmentState::Clean,
         SegmentState::Open,

@@ -68,6 +68,8 @@ pub enum Recipe {
     AllocateKept(&'static str, u64, u64),
     /// `fallocate(FALLOC_FL_PUNCH_HOLE)` of a range.
     Punch(&'static str, u64, u64),
+    /// `write` of a range, and a hole punched there before anything is written back.
+    PunchDirty(&'static str, u64, u64),
     /// `fallocate(FALLOC_FL_ZERO_RANGE)` of a range, which makes the file longer.
     Zero(&'static str, u64, u64),
     /// `copy_file_range` to the start of another file.
@@ -76,8 +78,9 @@ pub enum Recipe {
 
 use Recipe::{
     Allocate, AllocateKept, Chmod, CopyRange, Create, Exchange, Link, MakeDirectory, MakePipe,
-    MakeUnnamed, Publish, Punch, RemoveDirectory, RemoveXattr, Rename, Replace, Rewrite, SetLabel,
-    SetXattr, Symlink, Truncate, Unlink, UnlinkOpen, Whiteout, Write, WriteBack, Zero,
+    MakeUnnamed, Publish, Punch, PunchDirty, RemoveDirectory, RemoveXattr, Rename, Replace,
+    Rewrite, SetLabel, SetXattr, Symlink, Truncate, Unlink, UnlinkOpen, Whiteout, Write, WriteBack,
+    Zero,
 };
 
 /// All operations with all their arguments.
@@ -153,6 +156,7 @@ pub const RECIPES: &[Recipe] = &[
     Punch("/foo", 4096, 8192),
     Punch("/foo", 5000, 30_000),
     Punch("/A/bar", 0, 9000),
+    PunchDirty("/foo", 4096, 8192),
     Zero("/foo", 100, 12_000),
     Zero("/A/bar", 4096, 20_000),
     CopyRange("/foo", "/A/bar", 9000),
@@ -332,6 +336,13 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Volum
             allocate(path, offset, len, AllocateMode::Reserve, true)?
         }
         Punch(path, offset, len) => allocate(path, offset, len, AllocateMode::PunchHole, true)?,
+        PunchDirty(path, offset, len) => {
+            let ino = file(path)?;
+            let mut all = vec![write(ino, offset, len as usize, false)];
+            all.extend(allocate(path, offset, len, AllocateMode::PunchHole, true)?);
+            all.push(VolumeOperation::Read { ino, offset: 0, len: (offset + len) as usize });
+            all
+        }
         Zero(path, offset, len) => allocate(path, offset, len, AllocateMode::ZeroRange, false)?,
         CopyRange(from, to, len) => vec![VolumeOperation::Copy {
             from: (file(from)?, 0),
@@ -398,6 +409,7 @@ fn target(recipe: Recipe) -> &'static str {
         Create(path) | MakeDirectory(path) | Symlink(path) | MakePipe(path) => path,
         Write(path, ..) | WriteBack(path, ..) | Truncate(path, _) => path,
         Allocate(path, ..) | AllocateKept(path, ..) | Punch(path, ..) | Zero(path, ..) => path,
+        PunchDirty(path, ..) => path,
         CopyRange(_, to, _) => to,
         Rewrite(path, _) | Replace(path, _) | Publish(path, _) => path,
         MakeUnnamed => UNNAMED,

@@ -280,7 +280,7 @@ fn random_calls(data_layout: DataLayout, seed: u64) {
                 if let Some(byte) = promised.blocks.get_mut(&(ino, size / BLOCK)) {
                     // The tail of the last block may be exposed as zeros; it is not compared.
                     *byte = 0;
-                    if size % BLOCK != 0 {
+                    if !size.is_multiple_of(BLOCK) {
                         let _ = write(&volume, ino, size / BLOCK, 1, 0);
                     }
                 }
