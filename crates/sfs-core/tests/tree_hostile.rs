@@ -341,7 +341,7 @@ fn kinds_of_a_later_program_are_accepted_if_tolerated() {
         VerifiedNode::decode(Block(bytes), VOLUME, &missing, tolerance).is_ok()
     };
     for kind in 0..=255 {
-        assert_eq!(decode(kind, Tolerance::Exact), (1..8).contains(&kind), "kind {kind}");
+        assert_eq!(decode(kind, Tolerance::Exact), (1..9).contains(&kind), "kind {kind}");
         assert_eq!(decode(kind, Tolerance::Newer), (1..255).contains(&kind), "kind {kind}");
     }
 }
