@@ -97,7 +97,13 @@ impl FuseShell {
         if !self.may_be_dirty_in_cache(ino) {
             return Ok(Reply::Offset(self.volume.seek(ino, offset, what)?));
         }
-        // Dirty data in the kernel's cache would look like a hole here, so the whole of such a file counts as data.
+        if self.writeback {
+            // Dirty data in the kernel's cache would look like a hole here, and only the kernel knows the size. Programs take
+            // the error for a filesystem that finds no holes, and read the file. After ENOSYS the kernel would never
+            // ask again, for no file.
+            return Err(Refusal::Errno(libc::EINVAL));
+        }
+        // A mapping may have dirty data in the kernel's cache, so the whole of such a file counts as data.
         let size = self.volume.attributes(ino)?.size;
         match what {
             _ if offset >= size => Err(Refusal::Errno(libc::ENXIO)),
