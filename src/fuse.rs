@@ -22,6 +22,7 @@ mod lost_writeback;
 mod name_operations;
 mod open_handles;
 mod privileges;
+mod range_operations;
 mod reply_result;
 mod shutdown;
 mod volume_ioctl;

@@ -192,9 +192,12 @@ impl FuseShell {
                 self.refuse_block_address();
                 Err(Refusal::Errno(libc::ENOSYS))
             }
-            // ENOSYS, after which the kernel does not ask again. Opening a directory and close(2) need no work; the
-            // kernel checks permissions and implements locks; a log cannot reserve blocks, so the C library writes
-            // zeros instead; and the kernel copies data through its cache.
+            FuseOperation::Fallocate { offset, len, mode, .. } => {
+                self.fallocate(request, (*offset, *len), *mode)
+            }
+            FuseOperation::CopyFileRange(copy) => self.copy_file_range(request, copy),
+            // ENOSYS, after which the kernel does not ask again. Opening a directory and close(2) need no work, and the
+            // kernel checks permissions and implements locks.
             FuseOperation::Opendir { .. }
             | FuseOperation::Flush { .. }
             | FuseOperation::Access { .. }
@@ -202,9 +205,7 @@ impl FuseShell {
             | FuseOperation::Setlk(_)
             | FuseOperation::Setlkw(_)
             | FuseOperation::Interrupt { .. }
-            | FuseOperation::Poll { .. }
-            | FuseOperation::Fallocate { .. }
-            | FuseOperation::CopyFileRange(_) => Err(Refusal::Errno(libc::ENOSYS)),
+            | FuseOperation::Poll { .. } => Err(Refusal::Errno(libc::ENOSYS)),
         }
     }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use sfs_core::Error;
 use sfs_core::format::NAME_LEN_MAX;
-use sfs_core::request::{AttributeChanges, OpenMode, Seek, WriteMode};
+use sfs_core::request::{AttributeChanges, OpenMode, WriteMode};
 use sfs_device::{BLOCK_SIZE, Block};
 use sfs_fuse::{
     FuseRequest, OpenReply, OpenReplyFlags, ReadArgs, ReleaseArgs, Reply, Statfs, WriteArgs,
@@ -199,32 +199,6 @@ impl FuseShell {
             self.volume.sync_all()?;
         }
         Ok(Reply::Done)
-    }
-
-    pub(super) fn seek(&self, ino: u64, offset: u64, whence: u32) -> OperationResult {
-        // The kernel asks before it writes back its dirty data of the file, which would look like a hole here.
-        // After ENOSYS it does not ask again, and takes every file for data without holes.
-        if self.writeback {
-            return Err(Refusal::Errno(libc::ENOSYS));
-        }
-        let what = match whence.cast_signed() {
-            libc::SEEK_DATA => Seek::Data,
-            libc::SEEK_HOLE => Seek::Hole,
-            _ => return Err(Refusal::Errno(libc::EINVAL)),
-        };
-        if i64::try_from(offset).is_err() {
-            return Err(Refusal::Errno(libc::ENXIO));
-        }
-        if !self.handles.may_be_mapped_for_writing(ino) {
-            return Ok(Reply::Offset(self.volume.seek(ino, offset, what)?));
-        }
-        // A mapping may have dirty data in the kernel's cache, so the whole of such a file counts as data.
-        let size = self.volume.attributes(ino)?.size;
-        match what {
-            _ if offset >= size => Err(Refusal::Errno(libc::ENXIO)),
-            Seek::Data => Ok(Reply::Offset(offset)),
-            Seek::Hole => Ok(Reply::Offset(size)),
-        }
     }
 
     pub(super) fn statfs(&self) -> Statfs {

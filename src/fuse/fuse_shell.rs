@@ -131,11 +131,6 @@ impl FuseShell {
         }
     }
 
-    /// Makes the kernel ask for the attributes of `ino` again, after a change that the kernel does not know of.
-    pub(super) fn attributes_changed(&self, ino: u64) {
-        self.invalidations.post(ino);
-    }
-
     /// Returns whether the kernel asks for attributes, with a handle, before a write(2). Without write-back caching
     /// each write(2) is a request of its own, and a request with a handle is a read at the end of the file or
     /// lseek(2).
@@ -263,6 +258,12 @@ impl FuseShell {
     /// of a file; must be called before the reply. Attributes that are on their way to another process were read before
     /// the change, and the kernel would cache them for [`TTL`].
     pub(super) fn directory_changed(&self, ino: u64) {
+        self.attributes_changed(ino);
+    }
+
+    /// Tells the kernel that attributes of `ino` have changed; must be called before the reply. The notification leaves
+    /// cached data as it is, so the kernel waits for no request.
+    pub(super) fn attributes_changed(&self, ino: u64) {
         if let Some(notify) = &self.notify
             && let Err(error) = notify(ino)
         {

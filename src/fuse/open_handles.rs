@@ -106,6 +106,11 @@ impl OpenHandles {
         self.shard(ino).open.get(&(ino, number)).is_some_and(OpenHandle::may_write)
     }
 
+    /// Returns whether file `ino` has a handle that may write.
+    pub(super) fn may_be_written(&self, ino: u64) -> bool {
+        self.shard(ino).of(ino).any(OpenHandle::may_write)
+    }
+
     /// Returns whether file `ino` may be mapped for writing. A mapping for writing needs a handle
     /// that is open for reading as well.
     pub(super) fn may_be_mapped_for_writing(&self, ino: u64) -> bool {

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+/// Number of CAP_FSETID in capabilities(7).
+const CAP_FSETID: u32 = 4;
+
 /// Number of CAP_SYS_ADMIN in capabilities(7).
 const CAP_SYS_ADMIN: u32 = 21;
 
@@ -17,6 +20,12 @@ pub(super) fn is_admin(pid: u32) -> bool {
 /// Returns whether the process, or thread, `pid` may make files immutable, as [`is_admin`] does.
 pub(super) fn may_make_immutable(pid: u32) -> bool {
     has_capability(pid, CAP_LINUX_IMMUTABLE)
+}
+
+/// Returns whether the process, or thread, `pid` may change a file without clearing its suid and sgid; `false` if the
+/// status of the process cannot be read.
+pub(super) fn may_keep_setid(pid: u32) -> bool {
+    has_capability(pid, CAP_FSETID)
 }
 
 fn has_capability(pid: u32, number: u32) -> bool {

@@ -17,15 +17,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, Config, FileHandle, Filesystem, INodeNo, InitFlags, KernelConfig,
-    LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Session, SessionACL, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, Config, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo,
+    InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Session, SessionACL, TimeOrNow, WriteFlags,
 };
 use send_reply::SendReply;
 use sfs_fuse::{
-    CreateArgs, FuseOperation, FuseRequest, ReadArgs, ReleaseArgs, RequestExtensions, SetattrArgs,
-    WriteArgs,
+    CopyArgs, CreateArgs, FuseOperation, FuseRequest, ReadArgs, ReleaseArgs, RequestExtensions,
+    SetattrArgs, WriteArgs,
 };
 
 use super::notify_thread::{ATTRIBUTES_ONLY, serve_with_notifications};
@@ -278,6 +278,20 @@ impl Filesystem for Adapter {
             len,
             mode: mode.cast_unsigned(),
         };
+
+        fn copy_file_range(
+            from, ino: INodeNo, handle: FileHandle, offset: u64, to: INodeNo, to_handle: FileHandle,
+            to_offset: u64, len: u64, flags: CopyFileRangeFlags
+        ) -> ReplyWrite = ino, FuseOperation::CopyFileRange(CopyArgs {
+            handle: handle.0,
+            offset,
+            to_node: to.0,
+            to_handle: to_handle.0,
+            to_offset,
+            len,
+            flags: flags.bits(),
+            is_wide: false,
+        });
 
         fn lseek(from, ino: INodeNo, handle: FileHandle, offset: i64, whence: i32) -> ReplyLseek =
             ino, FuseOperation::Lseek {

@@ -202,7 +202,7 @@ fn holes(dir: &Path) {
     // Data that is only in memory is no hole, neither for SEEK_HOLE nor for tar, which compares
     // block counts.
     for data in [0, 1 << 20, FAR] {
-        assert_eq!(rustix::fs::seek(&file, Sought::Data(data)).expect("data"), data);
+        assert_eq!(data_from(&file, data), data);
     }
     assert!(sectors() > 0);
     file.sync_all().expect("syncing");
@@ -215,6 +215,14 @@ fn holes(dir: &Path) {
     file.set_len(3 << 20).expect("truncating");
     drop(file);
     mapped_data_is_no_hole(dir);
+}
+
+/// Returns the offset of the next data, as a program takes it: a file that gives no answer is read as a whole.
+fn data_from(file: &File, offset: u64) -> u64 {
+    match rustix::fs::seek(file, Sought::Data(offset)) {
+        Err(rustix::io::Errno::INVAL) => offset,
+        found => found.expect("data"),
+    }
 }
 
 /// Regression: a copy of the file had zeros in place of data of a mapping that the kernel had not
@@ -232,11 +240,17 @@ fn mapped_data_is_no_hole(dir: &Path) {
         start.cast::<u8>().add(at).write(7);
         start
     };
-    let data = rustix::fs::seek(&file, Sought::Data(0)).expect("there is data");
+    let data = data_from(&file, 0);
     assert!(data <= at as u64, "{data}");
     let reader = File::open(&path).expect("the entry exists");
-    assert!(rustix::fs::seek(&reader, Sought::Hole(data)).expect("there is a hole") > at as u64);
-    expect_errno(rustix::fs::seek(&reader, Sought::Data(len as u64)), libc::ENXIO);
+    match rustix::fs::seek(&reader, Sought::Hole(data)) {
+        Ok(hole) => {
+            assert!(hole > at as u64);
+            expect_errno(rustix::fs::seek(&reader, Sought::Data(len as u64)), libc::ENXIO);
+        }
+        // With the write-back cache a file that is open for writing gives no answer.
+        refused => expect_errno(refused, libc::EINVAL),
+    }
     // SAFETY: the mapping belongs to this test, and is not used any more.
     unsafe { munmap(mapped, len).expect("the mapping was there") };
 }

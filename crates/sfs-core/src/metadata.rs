@@ -9,12 +9,14 @@ mod access_times;
 mod changes;
 mod metadata_error;
 mod owners;
+mod reservations;
 mod state;
 mod store;
 mod txn;
 
 pub(crate) use metadata_error::MetadataError;
 pub(crate) use owners::Owner;
+pub(crate) use reservations::{overlapping, reservation_of, without};
 pub(crate) use state::Metadata;
 pub(crate) use store::{MetadataStore, NODE_READS_MAX};
 pub(crate) use txn::{Txn, run_base};

@@ -78,11 +78,23 @@ pub enum Mutant {
     ListInheritedLate,
     /// The first access list is durable before the superblock declares it.
     ListUndeclared,
+    /// A mount forgets the totals of the reservations.
+    ReservationForgotten,
+    /// Blocks that are written stay reserved.
+    ReservationKept,
+    /// No delta contains the unmaps of a punched hole or a zeroed range.
+    PunchUnsaid,
+    /// Roll-forward makes a file as long as its reservation.
+    ReservationExposed,
+    /// A truncation leaves the reservations beyond the new end.
+    CutReservationKept,
+    /// Dirty blocks in a punched hole are written afterwards.
+    PunchedWritten,
 }
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 42] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -119,6 +131,12 @@ impl Mutant {
         Self::ListBehindMode,
         Self::ListInheritedLate,
         Self::ListUndeclared,
+        Self::ReservationForgotten,
+        Self::ReservationKept,
+        Self::PunchUnsaid,
+        Self::ReservationExposed,
+        Self::CutReservationKept,
+        Self::PunchedWritten,
     ];
 }
 

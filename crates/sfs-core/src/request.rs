@@ -130,6 +130,30 @@ pub struct WriteMode {
     pub kill_privileges: bool,
 }
 
+/// The effect of `allocate` on a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllocateMode {
+    /// Space is kept for all blocks of the range.
+    Reserve,
+    /// The range is a hole afterwards; whole blocks are freed.
+    PunchHole,
+    /// The range reads as zeros, and space is kept for all its blocks.
+    ZeroRange,
+}
+
+/// The options of `allocate`.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocation {
+    /// The effect.
+    pub mode: AllocateMode,
+    /// `true` if the file does not become longer. Punching a hole never makes it longer.
+    pub keep_size: bool,
+    /// `true` if the times stay unchanged: the kernel's write-back cache keeps them.
+    pub keep_times: bool,
+    /// `true` if suid, sgid and `security.capability` are cleared.
+    pub kill_privileges: bool,
+}
+
 /// The effect of `rename` on an existing new name, and on the old name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {

@@ -9,10 +9,14 @@
 
 mod access_lists;
 mod access_times;
+mod allocate;
 mod attributes;
 mod audit;
+
 #[cfg(test)]
 mod cleaning_tests;
+mod copy;
+mod covered;
 mod deletion;
 mod directory;
 mod due_work;

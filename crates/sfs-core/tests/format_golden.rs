@@ -504,8 +504,9 @@ fn enumerations() {
         ItemKind::Dirent,
         ItemKind::Orphan,
         ItemKind::Usage,
+        ItemKind::Reservation,
     ];
-    assert_eq!(kinds.map(|kind| kind as u8), [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(kinds.map(|kind| kind as u8), [1, 2, 3, 4, 5, 6, 7, 8]);
     let kinds = [
         FileKind::Regular,
         FileKind::Directory,
@@ -525,7 +526,7 @@ fn enumerations() {
     ];
     assert_eq!(encodings.map(|encoding| encoding as u8), [1, 2, 3, 4, 5]);
     let later: Vec<u8> = (0..=255).filter(|kind| Tolerance::Newer.is_later_kind(*kind)).collect();
-    assert_eq!(later, Vec::from_iter(8..=254));
+    assert_eq!(later, Vec::from_iter(9..=254));
     let states = [
         SegmentState::Clean,
         SegmentState::Open,
@@ -561,4 +562,19 @@ fn remembered_errors() {
     let extension = extensions.iter().next().expect("a record");
     assert_eq!((extension.tag, extension.class), (1, ExtensionClass::Keep));
     assert_eq!(ErrorCounts::of(&extensions), Some(errors));
+}
+
+#[test]
+fn reservation() {
+    let range = Reservation { first: 0x0102_0304, last: 0x0506_0708 };
+    expect("key", &range.key(0x11).encode(), "1100000000000000 08 0403020100000000");
+    expect("value", &range.encode(), "08070605");
+    assert_eq!(Reservation::decode(&range.key(0x11), &range.encode()), Ok(range));
+    let totals = ReservationTotals { blocks: 0x0102_0304_0506, ranges: 7 };
+    let mut extensions = Extensions::default();
+    totals.put_into(&mut extensions);
+    let record = extensions.iter().next().expect("a record");
+    assert_eq!((record.tag, record.class), (3, ExtensionClass::ReadOnly));
+    expect("totals", &record.bytes, "0605040302010000 0700000000000000");
+    assert_eq!((InodeFlags::RESERVED.bits(), Features::PREALLOCATION), (64, 4));
 }

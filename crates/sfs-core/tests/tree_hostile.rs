@@ -341,7 +341,7 @@ fn kinds_of_a_later_program_are_accepted_if_tolerated() {
         VerifiedNode::decode(Block(bytes), VOLUME, &missing, tolerance).is_ok()
     };
     for kind in 0..=255 {
-        assert_eq!(decode(kind, Tolerance::Exact), (1..8).contains(&kind), "kind {kind}");
+        assert_eq!(decode(kind, Tolerance::Exact), (1..9).contains(&kind), "kind {kind}");
         assert_eq!(decode(kind, Tolerance::Newer), (1..255).contains(&kind), "kind {kind}");
     }
 }
@@ -349,7 +349,7 @@ fn kinds_of_a_later_program_are_accepted_if_tolerated() {
 #[test]
 fn each_flaw_of_a_leaf_has_its_own_error() {
     let of = |count, items: &[Vec<u8>]| refusal(0, count, items);
-    let unknown = Key { kind: 8, ..key(1) };
+    let unknown = Key { kind: 9, ..key(1) };
     assert_eq!(of(0, &[]), None);
     assert_eq!(of(2, &[slot(key(1), 4000, 96), slot(key(2), 3900, 100)]), None);
     assert_eq!(of(2, &[slot(key(1), 4096, 0), slot(key(2), 2816, 1280)]), None);

@@ -173,6 +173,12 @@ pub enum Finding {
     MappingOwner { ino: u64 },
     /// A block past the end of the file is mapped, and no truncation is in progress.
     MappingBeyondEnd { ino: u64, block: u32 },
+    /// A file that is not regular has a reservation.
+    ReservationOwner { ino: u64 },
+    /// A file has a reservation, but not the flag for reservations.
+    ReservationFlag { ino: u64 },
+    /// The reservation that begins with this block contains a mapped block, or a block of another reservation.
+    ReservationOverlap { ino: u64, first: u32 },
     /// A mapping refers to a block outside all segments.
     MappingOutside { ino: u64, block: u32, address: u64 },
     /// Two mappings refer to one block.
@@ -200,6 +206,8 @@ pub enum Finding {
 
     /// The number of files in the checkpoint differs from the number of inodes in its tree.
     FileCount { recorded: u64, counted: u64 },
+    /// The totals of reserved blocks and ranges in the checkpoint differ from those counted in its tree.
+    ReservationTotals { blocks: u64, ranges: u64 },
 }
 
 impl Finding {
@@ -238,6 +246,8 @@ impl Finding {
             | Self::UsageLive { .. }
             | Self::UsageSums { .. }
             | Self::UsageState { .. }
+            | Self::ReservationFlag { .. }
+            | Self::ReservationTotals { .. }
             | Self::FileCount { .. } => true,
             Self::DirectorySize { size, counted, .. } => counted > size,
             Self::BlockCount { blocks, counted, .. } => counted > blocks,
@@ -289,6 +299,9 @@ impl Finding {
             | Self::BlockCount { ino, .. }
             | Self::MappingOwner { ino }
             | Self::MappingBeyondEnd { ino, .. }
+            | Self::ReservationOwner { ino }
+            | Self::ReservationFlag { ino }
+            | Self::ReservationOverlap { ino, .. }
             | Self::MappingOutside { ino, .. }
             | Self::MappingShared { ino, .. }
             | Self::MappingUnknown { ino, .. }

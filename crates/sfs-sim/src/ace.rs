@@ -5,7 +5,9 @@
 //! of sync, or by none unless it is the last. Sequences of one and two operations are numbered.
 
 use sfs_core::format::{AccessListKind, InodeFlags, Label, ROOT_INO};
-use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
+use sfs_core::request::{
+    AllocateMode, Allocation, AttributeChanges, RenameMode, WriteMode, XattrMode,
+};
 
 use crate::model::access_lists;
 use crate::model::fixture::{DIRECTORY, FILE};
@@ -77,13 +79,26 @@ pub enum Recipe {
     SetFlag(&'static str),
     /// `read`, which moves the time of access.
     Access(&'static str),
+    /// `fallocate` of a range, which makes the file longer.
+    Allocate(&'static str, u64, u64),
+    /// `fallocate(FALLOC_FL_KEEP_SIZE)` of a range.
+    AllocateKept(&'static str, u64, u64),
+    /// `fallocate(FALLOC_FL_PUNCH_HOLE)` of a range.
+    Punch(&'static str, u64, u64),
+    /// `write` of a range, and a hole punched there before anything is written back.
+    PunchDirty(&'static str, u64, u64),
+    /// `fallocate(FALLOC_FL_ZERO_RANGE)` of a range, which makes the file longer.
+    Zero(&'static str, u64, u64),
+    /// `copy_file_range` to the start of another file.
+    CopyRange(&'static str, &'static str, u64),
 }
 
 use Recipe::{
-    Access, Chmod, ChmodListed, Create, CreateListed, Exchange, Link, MakeDirectory,
-    MakeDirectoryListed, MakePipe, MakeUnnamed, Publish, RemoveDirectory, RemoveList, RemoveXattr,
-    Rename, Replace, Rewrite, SetDefaultList, SetFlag, SetLabel, SetList, SetXattr, Symlink,
-    Truncate, Unlink, UnlinkOpen, Whiteout, Write, WriteBack,
+    Access, Allocate, AllocateKept, Chmod, ChmodListed, CopyRange, Create, CreateListed, Exchange,
+    Link, MakeDirectory, MakeDirectoryListed, MakePipe, MakeUnnamed, Publish, Punch, PunchDirty,
+    RemoveDirectory, RemoveList, RemoveXattr, Rename, Replace, Rewrite, SetDefaultList, SetFlag,
+    SetLabel, SetList, SetXattr, Symlink, Truncate, Unlink, UnlinkOpen, Whiteout, Write, WriteBack,
+    Zero,
 };
 
 /// All operations with all their arguments.
@@ -160,6 +175,18 @@ pub const RECIPES: &[Recipe] = &[
     CreateListed("/A", "/A/new"),
     MakeDirectoryListed("/B", "/B/C"),
     RemoveList("/foo"),
+    Allocate("/foo", 10_000, 50_000),
+    Allocate("/A/foo", 0, 9000),
+    AllocateKept("/foo", 12_288, 40_960),
+    AllocateKept("/A/foo", 0, 8192),
+    Punch("/foo", 4096, 8192),
+    Punch("/foo", 5000, 30_000),
+    Punch("/A/bar", 0, 9000),
+    PunchDirty("/foo", 4096, 8192),
+    Zero("/foo", 100, 12_000),
+    Zero("/A/bar", 4096, 20_000),
+    CopyRange("/foo", "/A/bar", 9000),
+    CopyRange("/A/foo", "/foo", 300),
 ];
 
 /// Sync that follows an operation.
@@ -311,6 +338,10 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Volum
     let rename = |from: &str, to: &str, mode| {
         Some(VolumeOperation::Rename { from: at(from)?, to: at(to)?, mode })
     };
+    let allocate = |path: &str, offset, len, mode, keep_size| {
+        let allocation = Allocation { mode, keep_size, keep_times: false, kill_privileges: false };
+        Some(vec![VolumeOperation::Allocate { ino: file(path)?, offset, len, allocation }])
+    };
     let xattr = || b"user.x".to_vec();
     let set_list = |ino, kind| VolumeOperation::SetAccessList {
         ino,
@@ -346,6 +377,25 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Volum
         SetLabel(name) => {
             vec![VolumeOperation::SetLabel { label: Label::new(name).expect("a label") }]
         }
+        Allocate(path, offset, len) => allocate(path, offset, len, AllocateMode::Reserve, false)?,
+        AllocateKept(path, offset, len) => {
+            allocate(path, offset, len, AllocateMode::Reserve, true)?
+        }
+        Punch(path, offset, len) => allocate(path, offset, len, AllocateMode::PunchHole, true)?,
+        PunchDirty(path, offset, len) => {
+            let ino = file(path)?;
+            let mut all = vec![write(ino, offset, len as usize, false)];
+            all.extend(allocate(path, offset, len, AllocateMode::PunchHole, true)?);
+            all.push(VolumeOperation::Read { ino, offset: 0, len: (offset + len) as usize });
+            all
+        }
+        Zero(path, offset, len) => allocate(path, offset, len, AllocateMode::ZeroRange, false)?,
+        CopyRange(from, to, len) => vec![VolumeOperation::Copy {
+            from: (file(from)?, 0),
+            to: (file(to)?, 0),
+            len,
+            mode: WriteMode::default(),
+        }],
         MakeUnnamed => vec![VolumeOperation::MakeUnnamed { parent: ROOT_INO, mode: FILE }],
         Link(from, to) => {
             let (parent, name) = at(to)?;
@@ -412,6 +462,9 @@ fn target(recipe: Recipe) -> &'static str {
     match recipe {
         Create(path) | MakeDirectory(path) | Symlink(path) | MakePipe(path) => path,
         Write(path, ..) | WriteBack(path, ..) | Truncate(path, _) => path,
+        Allocate(path, ..) | AllocateKept(path, ..) | Punch(path, ..) | Zero(path, ..) => path,
+        PunchDirty(path, ..) => path,
+        CopyRange(_, to, _) => to,
         Rewrite(path, _) | Replace(path, _) | Publish(path, _) => path,
         MakeUnnamed => UNNAMED,
         SetLabel(_) => "/",

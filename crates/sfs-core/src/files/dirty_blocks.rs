@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::RangeInclusive;
 
 use smallvec::SmallVec;
 
@@ -17,6 +18,8 @@ pub(crate) struct DirtyBlock {
     pub(crate) memory: BlockRef,
     /// CRC-32C of the content.
     pub(crate) checksum: u32,
+    /// `true` if the block is reserved: it takes no space beside the reservation.
+    pub(crate) is_covered: bool,
 }
 
 /// Dirty blocks of a file, by block number.
@@ -25,6 +28,8 @@ pub(crate) struct DirtyBlocks {
     /// Runs by block number divided by [`RUN_BLOCKS`]. No run is empty.
     runs: BTreeMap<u32, DirtyRun>,
     len: usize,
+    /// Number of dirty blocks that are not reserved.
+    uncovered: usize,
 }
 
 /// Dirty blocks among [`RUN_BLOCKS`] neighbouring blocks: a bitmap, and one entry for each bit set.
@@ -46,6 +51,11 @@ impl DirtyBlocks {
         self.len == 0
     }
 
+    /// Returns the number of dirty blocks that are not reserved.
+    pub(crate) fn uncovered(&self) -> usize {
+        self.uncovered
+    }
+
     pub(crate) fn get(&self, block: u32) -> Option<&DirtyBlock> {
         let run = self.runs.get(&(block / RUN_BLOCKS))?;
         run.holds(block).then(|| &run.blocks[run.rank(block)])
@@ -58,9 +68,26 @@ impl DirtyBlocks {
     /// Makes `block` dirty, or replaces its dirty content; returns whether it was clean before.
     pub(crate) fn insert(&mut self, block: u32, dirty: DirtyBlock) -> bool {
         let run = self.runs.entry(block / RUN_BLOCKS).or_default();
-        let is_new = run.insert(block, dirty);
-        self.len += usize::from(is_new);
-        is_new
+        self.uncovered += usize::from(!dirty.is_covered);
+        let old = run.insert(block, dirty);
+        self.uncovered -= usize::from(old.as_ref().is_some_and(|old| !old.is_covered));
+        self.len += usize::from(old.is_none());
+        old.is_none()
+    }
+
+    /// Notes that all `blocks` are reserved now.
+    pub(crate) fn cover(&mut self, blocks: RangeInclusive<u32>) {
+        let (first, last) = blocks.into_inner();
+        for (no, run) in self.runs.range_mut(first / RUN_BLOCKS..=last / RUN_BLOCKS) {
+            let numbers = bits(run.present).map(|bit| no * RUN_BLOCKS + bit);
+            for (_, dirty) in numbers
+                .zip(&mut run.blocks)
+                .filter(|(at, dirty)| (first..=last).contains(at) && !dirty.is_covered)
+            {
+                dirty.is_covered = true;
+                self.uncovered -= 1;
+            }
+        }
     }
 
     /// Returns all dirty blocks in ascending order.
@@ -87,10 +114,21 @@ impl DirtyBlocks {
         }
     }
 
+    /// Removes the blocks in `blocks`.
+    pub(crate) fn remove_range(&mut self, blocks: RangeInclusive<u32>) {
+        let gone: Vec<u32> = self
+            .range_from(*blocks.start())
+            .map(|(block, _)| block)
+            .take_while(|block| blocks.contains(block))
+            .collect();
+        self.remove(gone.into_iter());
+    }
+
     /// Removes the blocks from `block` on.
     pub(crate) fn truncate(&mut self, block: u32) {
         let beyond = self.runs.split_off(&block.div_ceil(RUN_BLOCKS));
         self.len -= beyond.values().map(|run| run.blocks.len()).sum::<usize>();
+        self.uncovered -= beyond.values().map(|run| uncovered(&run.blocks)).sum::<usize>();
         if !block.is_multiple_of(RUN_BLOCKS) {
             self.remove_of(block / RUN_BLOCKS, u32::MAX << (block % RUN_BLOCKS));
         }
@@ -103,7 +141,9 @@ impl DirtyBlocks {
     /// Removes the blocks in the bitmap `gone` from run number `no`.
     fn remove_of(&mut self, no: u32, gone: u32) {
         let Entry::Occupied(mut run) = self.runs.entry(no) else { return };
-        self.len -= run.get_mut().remove(gone);
+        let (removed, uncovered) = run.get_mut().remove(gone);
+        self.len -= removed;
+        self.uncovered -= uncovered;
         if run.get().present == 0 {
             run.remove();
         }
@@ -120,31 +160,36 @@ impl DirtyRun {
         (self.present & (bit(block) - 1)).count_ones() as usize
     }
 
-    fn insert(&mut self, block: u32, dirty: DirtyBlock) -> bool {
+    /// Returns the dirty content that `dirty` replaces.
+    fn insert(&mut self, block: u32, dirty: DirtyBlock) -> Option<DirtyBlock> {
         let rank = self.rank(block);
-        let is_new = !self.holds(block);
-        if is_new {
-            self.present |= bit(block);
-            self.blocks.insert(rank, dirty);
-        } else {
-            self.blocks[rank] = dirty;
+        if self.holds(block) {
+            return Some(std::mem::replace(&mut self.blocks[rank], dirty));
         }
-        is_new
+        self.present |= bit(block);
+        self.blocks.insert(rank, dirty);
+        None
     }
 
-    /// Removes the blocks in the bitmap `gone`; returns how many of them were dirty.
-    fn remove(&mut self, gone: u32) -> usize {
-        let before = self.blocks.len();
+    /// Removes the blocks in the bitmap `gone`; returns how many of them were dirty, and how many of these not
+    /// reserved.
+    fn remove(&mut self, gone: u32) -> (usize, usize) {
+        let before = (self.blocks.len(), uncovered(&self.blocks));
         let mut present = bits(self.present);
         self.blocks.retain(|_| present.next().is_some_and(|no| gone & bit(no) == 0));
         self.present &= !gone;
-        before - self.blocks.len()
+        (before.0 - self.blocks.len(), before.1 - uncovered(&self.blocks))
     }
 
     /// Returns the blocks with their numbers, the run beginning at block `first`.
     fn iter(&self, first: u32) -> impl Iterator<Item = (u32, &DirtyBlock)> {
         bits(self.present).map(move |no| first + no).zip(&self.blocks)
     }
+}
+
+/// Returns the number of `blocks` that are not reserved.
+fn uncovered(blocks: &[DirtyBlock]) -> usize {
+    blocks.iter().filter(|dirty| !dirty.is_covered).count()
 }
 
 /// Returns the bit of `block` in its run's bitmap.
@@ -174,6 +219,7 @@ mod tests {
         Insert { block: u32, count: u32 },
         Remove { block: u32, count: u32, each: usize },
         Truncate { block: u32 },
+        Cover { block: u32, count: u32 },
         Clear,
     }
 
@@ -188,6 +234,7 @@ mod tests {
             4 => (block(), 1u32..100, 1usize..4)
                 .prop_map(|(block, count, each)| Edit::Remove { block, count, each }),
             2 => block().prop_map(|block| Edit::Truncate { block }),
+            2 => (block(), 1u32..100).prop_map(|(block, count)| Edit::Cover { block, count }),
             1 => Just(Edit::Clear),
         ]
     }
@@ -195,7 +242,7 @@ mod tests {
     fn new_block(checksum: u32, pool: &Pool) -> DirtyBlock {
         let memory =
             DirtyBuf::new(1, pool).expect("memory").share().next().expect("a buffer of one block");
-        DirtyBlock { memory, checksum }
+        DirtyBlock { memory, checksum, is_covered: checksum.is_multiple_of(3) }
     }
 
     proptest! {
@@ -204,11 +251,14 @@ mod tests {
             let pool = Pool::default();
             let mut dirty = DirtyBlocks::default();
             let mut model = BTreeMap::new();
-            for (no, step) in (0..).zip(steps) {
+            let mut covered = std::collections::BTreeSet::new();
+            for (no, step) in (0u32..).zip(steps) {
                 match step {
                     Edit::Insert { block, count } => {
                         for block in block..=block.saturating_add(count - 1) {
                             let is_new = model.insert(block, no).is_none();
+                            covered.remove(&block);
+                            covered.extend(no.is_multiple_of(3).then_some(block));
                             prop_assert_eq!(dirty.insert(block, new_block(no, &pool)), is_new);
                         }
                     }
@@ -221,6 +271,11 @@ mod tests {
                         model.retain(|at, _| *at < block);
                         dirty.truncate(block);
                     }
+                    Edit::Cover { block, count } => {
+                        let blocks = block..=block.saturating_add(count - 1);
+                        covered.extend(model.range(blocks.clone()).map(|(at, _)| *at));
+                        dirty.cover(blocks);
+                    }
                     Edit::Clear => {
                         model.clear();
                         dirty.clear();
@@ -228,6 +283,8 @@ mod tests {
                 }
                 let all: Vec<_> = dirty.iter().map(|(at, dirty)| (at, dirty.checksum)).collect();
                 prop_assert!(all.iter().copied().eq(model.clone()), "{:?} {:?}", all, model);
+                covered.retain(|at| model.contains_key(at));
+                prop_assert_eq!(dirty.uncovered(), model.len() - covered.len());
                 prop_assert_eq!(dirty.len(), model.len());
                 prop_assert_eq!(dirty.is_empty(), model.is_empty());
                 prop_assert!(dirty.runs.values().all(|run| run.present != 0));

@@ -5,6 +5,7 @@
 //! whose data has to go with the next delta is in a second list, too.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -24,6 +25,8 @@ pub(crate) struct DirtyData {
     /// Files whose data has to go with the next delta.
     ordered: Mutex<BTreeSet<u64>>,
     blocks: AtomicUsize,
+    /// Number of dirty blocks that are not reserved.
+    uncovered: AtomicUsize,
     pool: Pool,
     errors: Mutex<VolumeWritebackErrors>,
 }
@@ -35,6 +38,7 @@ impl DirtyData {
             files: Mutex::default(),
             ordered: Mutex::default(),
             blocks: AtomicUsize::new(0),
+            uncovered: AtomicUsize::new(0),
             pool: Pool::new(write_buffer_bytes),
             errors: Mutex::default(),
         }
@@ -48,6 +52,11 @@ impl DirtyData {
     /// Returns the number of dirty blocks over all files.
     pub(crate) fn block_count(&self) -> usize {
         self.blocks.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of dirty blocks over all files that are not reserved: those that admission counts.
+    pub(crate) fn uncovered_count(&self) -> usize {
+        self.uncovered.load(Ordering::Relaxed)
     }
 
     /// Returns the number of dirty files.
@@ -111,16 +120,27 @@ impl DirtyData {
 
     /// Adds a dirty block to a file, or replaces one.
     pub(crate) fn insert(&self, data: &mut FileData, block: u32, dirty: DirtyBlock) {
+        let before = data.dirty.uncovered();
         if data.dirty.insert(block, dirty) {
             self.blocks.fetch_add(1, Ordering::Relaxed);
         }
+        // The difference wraps around where the number has become smaller.
+        self.uncovered.fetch_add(data.dirty.uncovered().wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// Changes the dirty blocks of a file by `remove`, which adds none, and updates the count.
+    /// Notes that all `blocks` of a file are reserved now.
+    pub(crate) fn cover(&self, data: &mut FileData, blocks: RangeInclusive<u32>) {
+        let before = data.dirty.uncovered();
+        data.dirty.cover(blocks);
+        self.uncovered.fetch_sub(before - data.dirty.uncovered(), Ordering::Relaxed);
+    }
+
+    /// Changes the dirty blocks of a file by `remove`, which adds none, and updates the counts.
     pub(crate) fn remove(&self, data: &mut FileData, remove: impl FnOnce(&mut FileData)) {
-        let before = data.dirty.len();
+        let before = (data.dirty.len(), data.dirty.uncovered());
         remove(data);
-        self.blocks.fetch_sub(before - data.dirty.len(), Ordering::Relaxed);
+        self.blocks.fetch_sub(before.0 - data.dirty.len(), Ordering::Relaxed);
+        self.uncovered.fetch_sub(before.1 - data.dirty.uncovered(), Ordering::Relaxed);
     }
 
     /// Takes `ino` off the lists if it has no dirty blocks left. The caller holds `data`, so a later write lists

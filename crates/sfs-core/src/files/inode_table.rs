@@ -65,7 +65,7 @@ impl FileData {
     /// holes that is overwritten, until the commit.
     pub(crate) fn blocks_of(&self, inode: &Inode) -> u64 {
         let most = inode.size.div_ceil(BLOCK_SIZE as u64).max(inode.blocks);
-        most.min(inode.blocks.saturating_add(self.dirty.len() as u64))
+        most.min(inode.blocks.saturating_add(self.dirty.uncovered() as u64))
     }
 
     /// Returns whether data of this file has to go with the next delta, and none has arrived yet.

@@ -124,9 +124,7 @@ impl Orphans {
             if inode.links == 0 && self.inodes.is_referenced(ino) {
                 return Ok((Left::Nothing, false));
             }
-            let (count, is_done) = txn.unmap_from(ino, first)?;
-            inode.blocks = inode.blocks.saturating_sub(count);
-            if !is_done {
+            if !txn.cut_from(ino, &mut inode, first)? {
                 txn.put_inode(ino, &inode);
                 return Ok((Left::More, false));
             }

@@ -28,12 +28,16 @@ impl Features {
     /// Bit of a volume with access lists: a program that does not know them would change the mode of a file without the
     /// mask of its list.
     pub const ACCESS_LISTS: u64 = 1;
+    /// Bit of [`Features::read_only_compatible`] of a volume that may have reservations. A program without the feature
+    /// would give the reserved space away.
+    pub const PREALLOCATION: u64 = 4;
 
     /// Bits of [`Features::compatible`] that this program knows.
     pub const COMPATIBLE_KNOWN: u64 = 0;
 
     /// Bits of [`Features::read_only_compatible`] that this program knows.
-    pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = Self::ACCESS_LISTS | Self::INODE_FLAGS;
+    pub const READ_ONLY_COMPATIBLE_KNOWN: u64 =
+        Self::ACCESS_LISTS | Self::INODE_FLAGS | Self::PREALLOCATION;
 
     /// Bits of [`Features::incompatible`] that this program knows.
     pub const INCOMPATIBLE_KNOWN: u64 = Self::IN_PLACE;

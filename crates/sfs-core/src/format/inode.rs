@@ -102,7 +102,9 @@ impl InodeFlags {
     pub const NO_ATIME: Self = Self(32);
     /// The flags that users set. They need the feature [`Features::INODE_FLAGS`](super::Features::INODE_FLAGS).
     pub const OF_USERS: Self = Self(4 | 8 | 16 | 32);
-    const ALL: u32 = 3 | Self::OF_USERS.0;
+    /// The file may have reservations; without the flag it has none.
+    pub const RESERVED: Self = Self(64);
+    const ALL: u32 = 3 | Self::OF_USERS.0 | Self::RESERVED.0;
 
     /// Returns whether all of `flags` are set.
     pub fn contains(self, flags: Self) -> bool {
@@ -160,7 +162,7 @@ pub struct Inode {
     pub flags: InodeFlags,
     /// Length in bytes; for a directory the number of its entries.
     pub size: u64,
-    /// Number of mapped blocks.
+    /// Number of mapped blocks and reserved blocks.
     pub blocks: u64,
     /// Inode number of the directory that contains this directory; 0 for all other files.
     pub parent: u64,

@@ -23,6 +23,8 @@ pub enum ItemKind {
     Orphan = 6,
     /// Usage of `USAGE_PER_ITEM` segments; inode 0, offset: first segment / `USAGE_PER_ITEM`.
     Usage = 7,
+    /// A range of reserved blocks; offset: its first block.
+    Reservation = 8,
 }
 
 impl ItemKind {
@@ -36,6 +38,7 @@ impl ItemKind {
             5 => Self::Dirent,
             6 => Self::Orphan,
             7 => Self::Usage,
+            8 => Self::Reservation,
             _ => return None,
         })
     }

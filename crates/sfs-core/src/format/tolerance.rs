@@ -46,7 +46,7 @@ pub enum Tolerance {
 
 impl Tolerance {
     /// Kinds of items that later programs may add. 0 and 255 bound searches and are never kinds.
-    pub const LATER_KINDS: std::ops::RangeInclusive<u8> = 8..=254;
+    pub const LATER_KINDS: std::ops::RangeInclusive<u8> = 9..=254;
 
     /// Returns whether the tree may have items of kind `byte`.
     pub fn allows_kind(self, byte: u8) -> bool {

@@ -8,7 +8,7 @@ use super::metadata_error::MetadataError;
 use super::owners::{Owner, owners};
 use crate::format::{
     Change, DecodeError, FIRST_INO, FileCount, Group, Inode, ItemKind, Key, Mapping, MappingRun,
-    PolicyRecord, Tolerance, run_key,
+    PolicyRecord, Reservation, ReservationTotals, Tolerance, run_key,
 };
 use crate::mutant::{Mutant, mutated};
 use crate::policy::{self, Greedy, GroupingPolicy, Tournament, VictimPolicy};
@@ -60,6 +60,8 @@ pub(crate) struct Metadata {
     changes: PendingChanges,
     /// Number of inodes in the tree; `None` if the last checkpoint did not state it.
     file_count: Option<u64>,
+    /// Totals of the reservations in the tree.
+    reserved: ReservationTotals,
 }
 
 /// Returns a tournament of the segments in `usage`. If it is large, `usage` keeps the numbers of
@@ -93,6 +95,7 @@ impl Metadata {
             policies_looked_at: None,
             changes: PendingChanges::new(next_ino),
             file_count: None,
+            reserved: ReservationTotals::default(),
         }
     }
 
@@ -129,6 +132,37 @@ impl Metadata {
         self.file_count.unwrap_or(self.next_ino.saturating_sub(FIRST_INO) + 1)
     }
 
+    /// Sets the totals of the reservations in the tree.
+    pub(crate) fn set_reserved(&mut self, totals: ReservationTotals) {
+        self.reserved = totals;
+    }
+
+    /// Returns the totals of the reservations in the tree.
+    pub(crate) fn reserved(&self) -> ReservationTotals {
+        self.reserved
+    }
+
+    /// Counts a reservation that recovery or repair has put into the tree, where it was not before.
+    pub(crate) fn count_new_reservation(&mut self, range: Reservation) {
+        self.reserved.add(range);
+    }
+
+    /// Updates the totals of the reservations before the item at `key`, which is in memory, gets a new value.
+    fn count_reservation(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), NodeNotCached> {
+        if key.kind != ItemKind::Reservation as u8 {
+            return Ok(());
+        }
+        // A damaged range counts as none, before and after.
+        let range = |value: Option<&[u8]>| Reservation::decode(key, value?).ok();
+        if let Some(old) = range(self.tree.get(key)?) {
+            self.reserved.remove(old);
+        }
+        if let Some(new) = range(value) {
+            self.reserved.add(new);
+        }
+        Ok(())
+    }
+
     /// Updates the number of inodes after a change of an item that was in the tree before if
     /// `existed`, and is in the tree now if `exists`.
     fn count_file(&mut self, existed: bool, exists: bool) {
@@ -150,6 +184,7 @@ impl Metadata {
         value: Option<&[u8]>,
     ) -> Result<(), NodeNotCached> {
         let existed = self.tree.get(key)?.is_some();
+        self.count_reservation(key, value)?;
         match value {
             Some(value) => self.tree.put(key, value)?,
             None => drop(self.tree.remove(key)?),
@@ -218,6 +253,7 @@ impl Metadata {
         if is_inode {
             self.access_times.forget(key.ino);
         }
+        self.count_reservation(key, value).expect(PREPARED);
         let existed = match value {
             Some(value) if is_inode => {
                 let old = self.tree.get(key).expect(PREPARED);

@@ -42,6 +42,11 @@ impl<'a> Txn<'a> {
         self.effects
     }
 
+    /// Returns the effects so far, to add to them.
+    pub(super) fn effects_mut(&mut self) -> &mut Effects {
+        &mut self.effects
+    }
+
     /// Returns the tree without this transaction's changes.
     pub(crate) fn tree(&self) -> &'a Tree {
         self.tree

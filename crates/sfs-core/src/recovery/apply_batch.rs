@@ -3,13 +3,16 @@
 //! The steps follow the order of a commit. A step that meets a node which is not cached changes nothing and is done
 //! again once the node is loaded.
 
+use sfs_device::BLOCK_SIZE;
+
 use super::components::Components;
 use crate::Result;
 use crate::format::{
-    Change, ChunkSummary, Corruption, CorruptionKind, ItemKind, Key, Mapping, MappingRun,
-    RUN_BLOCKS, Structure, SummaryEntry, run_key,
+    Change, ChunkSummary, Corruption, CorruptionKind, Inode, ItemKind, Key, Mapping, MappingRun,
+    RUN_BLOCKS, Reservation, Structure, SummaryEntry, run_key,
 };
 use crate::metadata::{Metadata, MetadataError, run_base};
+use crate::mutant::{Mutant, mutated};
 
 impl Components {
     /// Applies the changes of a batch whose first chunk has number `sequence`.
@@ -58,7 +61,25 @@ impl Components {
             Change::Put { key, value } => (Key::decode(&key), Some(value)),
             Change::Delete { key } => (Key::decode(&key), None),
         };
+        if mutated(Mutant::ReservationExposed)
+            && let Some(range) =
+                value.as_deref().and_then(|value| Reservation::decode(&key, value).ok())
+            && key.kind == ItemKind::Reservation as u8
+        {
+            self.expose(&key, range)?;
+        }
         self.recover(|metadata| Ok(metadata.replay_item(&key, value.as_deref())?))
+    }
+
+    /// Makes a file as long as `range`: a deliberate bug.
+    fn expose(&self, key: &Key, range: Reservation) -> Result<()> {
+        self.recover(|metadata| {
+            let key = Key::inode(key.ino);
+            let Some(value) = metadata.tree.get(&key)? else { return Ok(()) };
+            let mut inode = Inode::decode(value, key.ino, metadata.tolerance)?;
+            inode.size = inode.size.max((u64::from(range.last) + 1) * BLOCK_SIZE as u64);
+            Ok(metadata.replay_item(&key, Some(&inode.encode()))?)
+        })
     }
 
     fn apply_mappings(&self, chunk: &ChunkSummary, sequence: u64) -> Result<()> {

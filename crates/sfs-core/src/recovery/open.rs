@@ -9,8 +9,8 @@ use super::components::{Components, policies};
 use super::roll_forward::{LogCursor, chain_of_mount};
 use crate::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, ErrorKind, FileCount,
-    HEADS_MAX, Layout, LogEra, SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM,
-    UsageEntry, usage_key,
+    HEADS_MAX, Layout, LogEra, ReservationTotals, SegmentState, Structure, Superblock, Timestamp,
+    USAGE_PER_ITEM, UsageEntry, usage_key,
 };
 use crate::health::SuperblockCopies;
 use crate::log::{HeadPosition, Heads, LogState};
@@ -94,6 +94,7 @@ impl Recovery {
         let usage = UsageTable::from_entries(layout, Vec::new(), superblock.tick_shift, 0);
         let mut metadata = Metadata::new(tree, usage, record.next_ino, policies);
         metadata.set_file_count(FileCount::of(&record.extensions));
+        metadata.set_reserved(reserved_totals(&record, &layout)?);
         let components = Components::new(device, copies, options, log, metadata);
         components.health.set_time(now);
         if components.health.remembered().is_damaged {
@@ -261,6 +262,15 @@ pub(crate) fn read_checkpoints(
         (Ok(record), Err(damage)) | (Err(damage), Ok(record)) => Ok((record, Some(damage))),
         (Err(damage), Err(_)) => Err(damage),
     }
+}
+
+/// Returns the totals of the reservations in a checkpoint.
+fn reserved_totals(record: &CheckpointRecord, layout: &Layout) -> Result<ReservationTotals> {
+    let at = layout.slots[(record.number % 2) as usize];
+    let wrong = Corruption::in_block(Structure::Checkpoint, at, CorruptionKind::Value);
+    let totals = ReservationTotals::of(&record.extensions).ok_or(wrong)?;
+    let is_forgotten = mutated(Mutant::ReservationForgotten);
+    Ok(if is_forgotten { ReservationTotals::default() } else { totals })
 }
 
 /// Returns the heads of a checkpoint.

@@ -12,8 +12,8 @@ use sfs_device::{Block, Device, Stream};
 use super::components::{Components, policies};
 use crate::format::{
     CheckpointRecord, Corruption, CorruptionKind, DataLayout, FIRST_INO, FileCount, Group, Head,
-    History, ItemKind, Key, LogEra, Mapping, MappingRun, NodePointer, SegmentState, Structure,
-    SummaryEntry, Superblock, UsageEntry, usage_key,
+    History, ItemKind, Key, LogEra, Mapping, MappingRun, NodePointer, Reservation, SegmentState,
+    Structure, SummaryEntry, Superblock, UsageEntry, usage_key,
 };
 use crate::health::SuperblockCopies;
 use crate::io::Append;
@@ -253,6 +253,10 @@ impl Rebuild {
     fn count(&self, key: &Key, value: &[u8]) -> Result<()> {
         if key.kind == ItemKind::Inode as u8 {
             self.components.metadata.write().count_new_file();
+        }
+        if key.kind == ItemKind::Reservation as u8 {
+            let range = Reservation::decode(key, value)?;
+            self.components.metadata.write().count_new_reservation(range);
         }
         if key.kind != ItemKind::Mapping as u8 {
             return Ok(());

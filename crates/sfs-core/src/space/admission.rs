@@ -101,7 +101,7 @@ impl Admission {
     /// Returns whether there is space for `blocks` beside the dirty blocks and the blocks of `others`.
     fn has_space(&self, blocks: u64, others: u64) -> bool {
         let metadata = self.metadata.read();
-        let waiting = self.dirty.block_count() as u64 + others;
+        let waiting = self.dirty.uncovered_count() as u64 + others;
         self.behaviour.admits(&self.superblock.layout, &metadata, waiting, blocks)
     }
 
@@ -109,7 +109,7 @@ impl Admission {
     /// other writers needed nothing.
     pub(super) fn would_have_space(&self, blocks: u64, freed_blocks: u64) -> bool {
         let metadata = self.metadata.read();
-        let waiting = (self.dirty.block_count() as u64).saturating_sub(freed_blocks);
+        let waiting = (self.dirty.uncovered_count() as u64).saturating_sub(freed_blocks);
         self.behaviour.admits(&self.superblock.layout, &metadata, waiting, blocks)
     }
 }

@@ -113,7 +113,7 @@ impl SpaceControl {
     /// Returns the space of the volume if every dirty block takes a new block: a lower bound that
     /// needs no look at each dirty file.
     pub(crate) fn certain_space(&self) -> Space {
-        self.space_beside(self.dirty.block_count() as u64)
+        self.space_beside(self.dirty.uncovered_count() as u64)
     }
 
     fn space_beside(&self, dirty_blocks: u64) -> Space {

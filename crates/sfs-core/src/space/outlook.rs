@@ -89,11 +89,12 @@ impl Outlook {
         let value = metadata.tree.get(&Key::inode(file.ino)).ok().flatten();
         let inode = value.and_then(|value| Inode::decode(value, file.ino, metadata.tolerance).ok());
         let data = file.data();
-        let dirty_blocks = data.dirty.len() as u64;
+        // A reserved block is counted by its reservation.
+        let dirty_blocks = data.dirty.uncovered() as u64;
         let Some(inode) = inode else { return Self::of_data(dirty_blocks, dirty_blocks) };
         let mut seen = inode;
         data.overlay(&mut seen);
-        if seen.size <= INLINE_LEN_MAX as u64 && dirty_blocks <= 1 {
+        if seen.size <= INLINE_LEN_MAX as u64 && dirty_blocks <= 1 && inode.blocks == 0 {
             let more = if dirty_blocks == 0 { 0 } else { seen.size.saturating_sub(inode.size) };
             return Self { dirty_blocks, data_blocks: 0, item_bytes: more };
         }

@@ -6,22 +6,26 @@
 
 use super::Volume;
 use crate::Result;
-use crate::format::{Corruption, CorruptionKind, FileCount, ItemKind, Key, MappingRun, ROOT_INO};
+use crate::format::{
+    Corruption, CorruptionKind, FileCount, ItemKind, Key, MappingRun, ROOT_INO, Reservation,
+    ReservationTotals,
+};
 use crate::metadata::{Metadata, MetadataError};
 use crate::request::{Discrepancy, SegmentSums};
 
 impl Volume {
     /// Recounts the live blocks of every segment, and returns the segments for which the usage
     /// table has other sums. The whole tree is in memory during the recount. Fails with `Corrupt`
-    /// if the usage table contradicts itself, or if the known number of files is wrong.
+    /// if the usage table contradicts itself, or if the known number of files or the totals of the reservations are wrong.
     pub fn audit(&self) -> Result<Vec<Discrepancy>> {
         let _log = self.log.lock();
         let _pin = self.metadata.pin_nodes();
         self.load_tree()?;
         self.metadata.inspect(|metadata| {
             metadata.usage.check_coherence()?;
-            let (sums, files) = self.count(metadata)?;
-            if metadata.known_file_count().is_some_and(|known| known != files) {
+            let (sums, files, reserved) = self.count(metadata)?;
+            let are_known = metadata.known_file_count().is_none_or(|known| known == files);
+            if !are_known || metadata.reserved() != reserved {
                 let kind = CorruptionKind::Count;
                 return Err(Corruption::in_item(ROOT_INO, kind).into());
             }
@@ -41,12 +45,12 @@ impl Volume {
     }
 
     /// Counts the blocks that the tree refers to, by segment: its nodes, and data blocks with their sums. Counts the
-    /// inodes as well.
+    /// inodes and the reservations as well.
     fn count(
         &self,
         metadata: &Metadata,
-    ) -> std::result::Result<(Vec<SegmentSums>, FileCount), MetadataError> {
-        let mut files = 0;
+    ) -> std::result::Result<(Vec<SegmentSums>, FileCount, ReservationTotals), MetadataError> {
+        let (mut files, mut reserved) = (0, ReservationTotals::default());
         let layout = &self.superblock.layout;
         let mut sums = vec![SegmentSums::default(); layout.segment_count as usize];
         for address in metadata.tree.addresses()? {
@@ -57,6 +61,9 @@ impl Volume {
         for item in metadata.tree.range(..) {
             let (key, value) = item?;
             files += u64::from(key.kind == ItemKind::Inode as u8);
+            if key.kind == ItemKind::Reservation as u8 {
+                reserved.add(Reservation::decode(&key, value)?);
+            }
             if key.kind == ItemKind::Mapping as u8 {
                 for (_, mapping) in MappingRun::decode(value, &key, metadata.tolerance)?.iter(0) {
                     let Some(segment) = layout.segment_of(mapping.address) else { continue };
@@ -67,7 +74,7 @@ impl Volume {
                 }
             }
         }
-        Ok((sums, FileCount(files)))
+        Ok((sums, FileCount(files), reserved))
     }
 }
 

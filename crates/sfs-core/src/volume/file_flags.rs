@@ -55,9 +55,14 @@ impl Volume {
     ///
     /// `NotPermitted` if they do not.
     pub fn check_open(&self, ino: u64, mode: OpenMode) -> Result<()> {
-        let flags = self.attributes(ino)?.flags;
-        refuse(flags.contains(IMMUTABLE) || flags.contains(APPEND_ONLY) && mode == OpenMode::Write)
+        check_content(&self.attributes(ino)?, mode)
     }
+}
+
+/// Checks that the content of `inode` can be changed as with a handle that was opened in `mode`.
+pub(super) fn check_content(inode: &Inode, mode: OpenMode) -> Result<()> {
+    let flags = inode.flags;
+    refuse(flags.contains(IMMUTABLE) || flags.contains(APPEND_ONLY) && mode == OpenMode::Write)
 }
 
 /// Returns [`Error::NotPermitted`] if `is_forbidden`.

@@ -51,9 +51,7 @@ impl Volume {
             }
             let mut done = true;
             if keep < FILE_BLOCKS_MAX {
-                let (count, all) = txn.unmap_from(ino, keep as u32)?;
-                inode.blocks = inode.blocks.saturating_sub(count);
-                done = all;
+                done = txn.cut_from(ino, &mut inode, keep as u32)?;
             }
             // The orphan item of a file without a name covers the whole file.
             if !done && inode.links > 0 {
@@ -73,14 +71,33 @@ impl Volume {
     fn unmap_further(&self, ino: u64, keep: u32) -> Result<bool> {
         self.change(|txn| {
             let mut inode = txn.inode(ino)?;
-            let (count, done) = txn.unmap_from(ino, keep)?;
-            inode.blocks = inode.blocks.saturating_sub(count);
+            let done = txn.cut_from(ino, &mut inode, keep)?;
             if done && inode.links > 0 {
                 orphans::forget_cut(txn, ino);
             }
             txn.put_inode(ino, &inode);
             Ok(!done)
         })
+    }
+
+    /// Removes the reservations behind the end of `ino`, whose content is locked for writing.
+    pub(super) fn cut_reservations(&self, ino: u64, size: u64) -> Result<()> {
+        let Ok(mut first) = u32::try_from(size.div_ceil(BLOCK_SIZE as u64)) else { return Ok(()) };
+        loop {
+            let step = self.change(|txn| {
+                let mut inode = txn.inode(ino)?;
+                let step = txn.unreserve(ino, first..=u32::MAX)?;
+                inode.blocks = inode.blocks.saturating_sub(step.blocks);
+                if step.blocks > 0 {
+                    txn.put_inode(ino, &inode);
+                }
+                Ok(step)
+            })?;
+            match step.next {
+                Some(next) => first = next,
+                None => return Ok(()),
+            }
+        }
     }
 
     /// Finishes a truncation of `ino` that a crash or an error left unfinished. The call has to come before the file

@@ -13,12 +13,14 @@ use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
 use super::Volume;
+use super::covered::{covered_in, is_covered};
 use crate::files::{DirtyBlock, FileData, InodeState, Pending};
 use crate::format::{
-    FILE_BLOCKS_MAX, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, Key, Mapping, Timestamp,
+    FILE_BLOCKS_MAX, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, Key, Mapping, Reservation,
+    Timestamp,
 };
 use crate::memory::DirtyBuf;
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, Txn};
 use crate::mutant::{Mutant, mutated};
 use crate::request::{Caller, WriteMode};
 use crate::space::Admitted;
@@ -131,12 +133,21 @@ impl Volume {
         if is_inline && end <= inode.size.min(INLINE_LEN_MAX as u64) {
             return Ok(self.space.admit_without_blocks());
         }
-        let mut new_blocks = u64::from(is_inline && first > 0);
+        let is_reserved = inode.flags.contains(InodeFlags::RESERVED);
+        let block_0 = is_inline && first > 0;
+        let mut new_blocks = u64::from(
+            block_0
+                && !(is_reserved
+                    && self.metadata.read_txn(|txn| txn.is_reserved(handle.ino, 0))?),
+        );
         for block in first..=last {
             let block = block as u32;
             if !handle.data().dirty.contains(block) {
-                let mapped = self.metadata.read_txn(|txn| txn.mapping(handle.ino, block))?;
-                new_blocks += u64::from(mapped.is_none());
+                let needs_none = |txn: &Txn<'_>| {
+                    Ok(txn.mapping(handle.ino, block)?.is_some()
+                        || is_reserved && txn.is_reserved(handle.ino, block)?)
+                };
+                new_blocks += u64::from(!self.metadata.read_txn(needs_none)?);
             }
         }
         match new_blocks {
@@ -150,7 +161,10 @@ impl Volume {
     pub(super) fn admit_size(&self, ino: u64, size: u64) -> Result<Option<Admitted<'_>>> {
         let inode = self.attributes(ino)?;
         let outgrows = inode.flags.contains(InodeFlags::INLINE) && size > INLINE_LEN_MAX as u64;
-        outgrows.then(|| self.space.admit(1)).transpose()
+        // A reserved block is always admitted.
+        let is_covered = inode.flags.contains(InodeFlags::RESERVED)
+            && self.metadata.read_txn(|txn| txn.is_reserved(ino, 0))?;
+        (outgrows && !is_covered).then(|| self.space.admit(1)).transpose()
     }
 
     /// Writes back and cleans if necessary, after a write of `blocks`.
@@ -194,6 +208,11 @@ impl Volume {
         }
     }
 
+    /// Returns whether `block` of a file has content: a hole has none.
+    pub(super) fn holds_data(&self, handle: &InodeState, block: u32) -> Result<bool> {
+        Ok(!matches!(self.state_of(handle, block)?, State::Hole(_)))
+    }
+
     /// Returns the attributes of a regular file.
     pub(super) fn regular(&self, ino: u64) -> Result<Inode> {
         let inode = self.attributes(ino)?;
@@ -210,11 +229,16 @@ impl Volume {
             return Err(Error::FileTooLarge);
         }
         let inode = self.regular(handle.ino)?;
-        if size == inode.size {
+        let is_reserved = inode.flags.contains(InodeFlags::RESERVED);
+        if size == inode.size && !is_reserved {
             return Ok(());
         }
         self.health.check_writable()?;
         self.finish_truncation(handle.ino, inode.size)?;
+        if size == inode.size {
+            // Reservations behind the end go, as with other filesystems.
+            return self.cut_reservations(handle.ino, size);
+        }
         if size < inode.size {
             return self.shrink(handle, &inode, size);
         }
@@ -231,13 +255,16 @@ impl Volume {
         let partial = partial_blocks(&inode, size, size);
         let bases = self.read_bases(handle, &partial)?;
         let bases = self.with_buffers(bases.iter().filter(|base| base.holds_data()))?;
+        let blocks: Vec<u32> = bases.iter().map(|(base, _)| base.block).collect();
+        self.load_reservations(&inode, handle.ino, &blocks, None)?;
         let meta = self.metadata.read();
         if !is_inline_as_in(&meta, handle.ino, &inode) {
             return Ok(false);
         }
+        let covered = covered_in(&meta.tree, &inode, handle.ino, &blocks, None).unwrap_or_default();
         let mut data = handle.data();
         for (base, buffer) in bases {
-            self.insert_base(&mut data, base, buffer, inode.size);
+            self.insert_base(&mut data, base, buffer, inode.size, &covered);
         }
         let times = data.pending.and_then(|pending| pending.times);
         data.pending = Some(Pending { size, times });
@@ -318,18 +345,25 @@ impl Volume {
         memory.as_mut_bytes()[start..start + bytes.len()].copy_from_slice(bytes);
         let checksums: Vec<u32> = memory.iter().map(|b| crc32c::crc32c(b.as_bytes())).collect();
 
+        let written = Some((first as u32, last as u32));
+        let blocks: Vec<u32> = outside.iter().map(|(base, _)| base.block).collect();
+        self.load_reservations(inode, handle.ino, &blocks, written)?;
         // A commit holds the metadata lock from its plan until its blocks are clean, so it sees the whole write or
         // nothing of it.
         let meta = self.metadata.read();
         if !is_inline_as_in(&meta, handle.ino, inode) {
             return Ok(false);
         }
+        let covered =
+            covered_in(&meta.tree, inode, handle.ino, &blocks, written).unwrap_or_default();
         let mut data = handle.data();
         for (base, buffer) in outside {
-            self.insert_base(&mut data, base, buffer, inode.size);
+            self.insert_base(&mut data, base, buffer, inode.size, &covered);
         }
         for ((block, memory), checksum) in (first..).zip(buffer.share()).zip(checksums) {
-            self.dirty.insert(&mut data, block as u32, DirtyBlock { memory, checksum });
+            let block = block as u32;
+            let is_covered = is_covered(&covered, block);
+            self.dirty.insert(&mut data, block, DirtyBlock { memory, checksum, is_covered });
         }
         let size = inode.size.max(end);
         let times = times.or(data.pending.and_then(|pending| pending.times));
@@ -352,13 +386,21 @@ impl Volume {
     }
 
     /// Makes a block dirty with its old content, and with zeros beyond `size`.
-    fn insert_base(&self, data: &mut FileData, base: &Base, mut buffer: DirtyBuf, size: u64) {
+    fn insert_base(
+        &self,
+        data: &mut FileData,
+        base: &Base,
+        mut buffer: DirtyBuf,
+        size: u64,
+        covered: &[Reservation],
+    ) {
         let block = &mut buffer.blocks_mut()[0];
         block.clone_from(&base.content);
         clear_tail(block, base.block, size);
         let checksum = crc32c::crc32c(block.as_bytes());
         let memory = buffer.share().next().expect("a buffer of one block");
-        self.dirty.insert(data, base.block, DirtyBlock { memory, checksum });
+        let is_covered = is_covered(covered, base.block);
+        self.dirty.insert(data, base.block, DirtyBlock { memory, checksum, is_covered });
     }
 }
 

@@ -9,7 +9,7 @@ use super::commit_request::Reserve;
 use super::data_layout::{LayoutBehaviour, SpaceView};
 use super::plan::FilePlan;
 use super::staged::StagedBlock;
-use crate::format::{Change, Layout, VALUE_LEN_MAX, run_key};
+use crate::format::{Change, Key, Layout, Reservation, VALUE_LEN_MAX, run_key};
 use crate::metadata::Metadata;
 use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments, cleaning_segments};
 use crate::segments::SegmentBudget;
@@ -26,6 +26,11 @@ const RELEASE_LEN: usize = Change::HEADER_LEN + 12;
 /// Maximum number of bytes that one file adds to a delta, besides inline content and bytes appended
 /// by a newer program: the inode, and the frames of both items.
 const FILE_CHANGES_LEN_MAX: usize = 256;
+
+/// Maximum number of bytes that one reserved block, which divides its range, adds to a delta: a removed key, and two
+/// items.
+const COVERED_CHANGES_LEN_MAX: usize =
+    3 * (Change::HEADER_LEN + Key::LEN) + 2 * (size_of::<u64>() + Reservation::LEN);
 
 /// Returns the number of segments that a batch with `reserve` has to leave Clean when it changes
 /// `changed_leaves` leaves.
@@ -98,12 +103,18 @@ pub(super) fn share_segments(
     // The leaves of the mapping runs become dirty, and a checkpoint must be able to write them.
     let same_run =
         |a: &StagedBlock, b: &StagedBlock| run_key(a.ino, a.block) == run_key(b.ino, b.block);
-    let leaves = staged.chunk_by(same_run).count() + files.len();
+    let reservations: usize = files.iter().map(FilePlan::reservation_leaves).sum();
+    let leaves = staged.chunk_by(same_run).count() + files.len() + reservations;
     let kept = reserved_segments(layout, metadata, reserve, leaves);
     let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
+    let covered: usize = files.iter().map(FilePlan::covered_count).sum();
     let appended: usize = files.iter().map(|file| file.rest_len).sum();
     let maps_and_releases = behaviour.delta_len_max(staged.len()) + RELEASES_MAX * RELEASE_LEN;
-    let others = files.len() * FILE_CHANGES_LEN_MAX + inline + appended + maps_and_releases;
+    let others = files.len() * FILE_CHANGES_LEN_MAX
+        + covered * COVERED_CHANGES_LEN_MAX
+        + inline
+        + appended
+        + maps_and_releases;
     let share = |delta_len: usize| {
         let segments = delta_len / (layout.segment_blocks as usize * BLOCK_SIZE);
         let log = DELTA_SEGMENTS + segments;

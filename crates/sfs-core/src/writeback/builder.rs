@@ -253,6 +253,7 @@ impl BatchBuilder {
             metadata.remove_item(&inline_key);
         }
         metadata.put_item(&Key::inode(ino), &file.inode.encode());
+        take_reserved(metadata, &file);
 
         let FilePlan { mut data, inline, blocks, .. } = file;
         self.dirty.remove(&mut data, |data| {
@@ -305,6 +306,21 @@ impl BatchBuilder {
         let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
         self.counters.data_bytes.fetch_add(bytes(data), Ordering::Relaxed);
         self.counters.cleaning_bytes.fetch_add(bytes(cleaning), Ordering::Relaxed);
+    }
+}
+
+/// Takes the blocks of a plan out of the reserved ranges of the file.
+fn take_reserved(metadata: &mut Metadata, file: &FilePlan<'_>) {
+    if mutated(Mutant::ReservationKept) {
+        return;
+    }
+    for (old, left) in file.changed_ranges() {
+        if left.first().is_none_or(|left| left.first != old.first) {
+            metadata.remove_item(&old.key(file.ino));
+        }
+        for range in left {
+            metadata.put_item(&range.key(file.ino), &range.encode());
+        }
     }
 }
 

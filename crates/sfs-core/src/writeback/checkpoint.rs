@@ -293,11 +293,13 @@ impl Checkpointer {
     ) -> CheckpointRecord {
         let written = self.counters.snapshot();
         let mut extensions = log.extensions.clone();
+        metadata.reserved().put_into(&mut extensions);
         self.health.put_into(&mut extensions);
         match metadata.known_file_count() {
             Some(count) => count.put_into(&mut extensions),
             None => FileCount::remove_from(&mut extensions),
         }
+
         CheckpointRecord {
             number,
             next_sequence: log.next_sequence,

@@ -13,13 +13,17 @@ use super::staged::{StagedBlock, sort};
 use super::step_error::BuildError;
 use crate::files::{DataGuard, DirtyBlocks, InodeState, Pending};
 use crate::format::{
-    Group, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, run_key,
+    Group, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, Reservation,
+    run_key,
 };
 use crate::memory::BlockRef;
-use crate::metadata::{Metadata, MetadataError, Owner};
+use crate::metadata::{Metadata, MetadataError, Owner, reservation_of, without};
 use crate::mutant::{Mutant, mutated};
 use crate::policy::{Candidate, GROUPS_MAX};
 use crate::request::Remainder;
+
+/// Number of reservations that half a leaf certainly holds.
+const RESERVATIONS_PER_LEAF: usize = 64;
 
 /// A dirty block of a plan.
 pub(super) struct PlannedBlock {
@@ -27,6 +31,8 @@ pub(super) struct PlannedBlock {
     checksum: u32,
     /// Mapping before this commit.
     old: Option<Mapping>,
+    /// `true` if the block is reserved before this commit.
+    is_covered: bool,
     group: Group,
 }
 
@@ -45,6 +51,9 @@ pub(super) struct FilePlan<'a> {
     shown: Inode,
     /// Blocks that this commit writes, ascending.
     pub(super) blocks: Vec<PlannedBlock>,
+    /// Reserved ranges that contain planned blocks, ascending. Their items are prepared, and so is each item that may
+    /// begin behind a planned block.
+    reserved: Vec<Reservation>,
     /// Content, if it is stored in the tree from now on.
     pub(super) inline: Option<Vec<u8>>,
     /// `true` if the content outgrows its inline item, which is removed.
@@ -78,7 +87,9 @@ impl FilePlan<'_> {
             inode.size = self.inode.size.max(self.shown.size.min(end));
         }
         self.lengthens = inode.size > self.inode.size;
-        let new_blocks = self.blocks.iter().filter(|planned| planned.old.is_none()).count() as u64;
+        // A reserved block is one of the file's blocks already.
+        let is_new = |planned: &&PlannedBlock| planned.old.is_none() && !planned.is_covered;
+        let new_blocks = self.blocks.iter().filter(is_new).count() as u64;
         inode.blocks = self.inode.blocks.saturating_add(new_blocks);
         if self.inode.flags.contains(InodeFlags::INLINE) && self.data.dirty.contains(0) {
             self.outgrown = self.blocks.first().is_some_and(|planned| planned.block == 0);
@@ -86,6 +97,28 @@ impl FilePlan<'_> {
         }
         count_write(&mut inode, self.blocks.len() as u64, now);
         self.inode = inode;
+    }
+
+    /// Returns the reserved ranges that the commit changes, each with the ranges that are left of it.
+    pub(super) fn changed_ranges(&self) -> Vec<(Reservation, Vec<Reservation>)> {
+        let covered = || self.blocks.iter().filter(|planned| planned.is_covered);
+        let taken = |range: Reservation| {
+            let from = covered().map(|planned| planned.block);
+            from.skip_while(move |block| *block < range.first)
+                .take_while(move |block| *block <= range.last)
+        };
+        let changed = self.reserved.iter().filter(|range| taken(**range).next().is_some());
+        changed.map(|range| (*range, without(*range, taken(*range)))).collect()
+    }
+
+    /// Returns the maximum number of leaves in which reservations change.
+    pub(super) fn reservation_leaves(&self) -> usize {
+        self.reserved.len() + self.covered_count() / RESERVATIONS_PER_LEAF
+    }
+
+    /// Returns the number of planned blocks that are reserved.
+    pub(super) fn covered_count(&self) -> usize {
+        self.blocks.iter().filter(|planned| planned.is_covered).count()
     }
 
     /// Returns the first dirty block, at or beyond the end in the tree, that is not planned.
@@ -302,10 +335,11 @@ fn plan_file<'a>(
     let fits = shown.size <= INLINE_LEN_MAX as u64 && shown.size > 0 && inode.blocks == 0;
     let only = data.dirty.get(0).filter(|_| fits && data.dirty.len() == 1);
     let inline = only.map(|first| first.memory.block().0[..shown.size as usize].to_vec());
-    let blocks = match inline {
+    let mut blocks = match inline {
         Some(_) => Vec::new(),
         None => plan_blocks(metadata, ino, &inode, &data.dirty, limit)?,
     };
+    let reserved = find_covered(metadata, ino, &inode, &mut blocks)?;
     Ok(Some(FilePlan {
         ino,
         data,
@@ -313,6 +347,7 @@ fn plan_file<'a>(
         rest_len,
         shown,
         blocks,
+        reserved,
         inline,
         outgrown: false,
         lengthens: false,
@@ -357,7 +392,8 @@ fn plan_blocks(
             (appended, last) = (appended + 1, Some(candidate));
             Group(0)
         };
-        planned.push(PlannedBlock { block, checksum: dirty.checksum, old, group });
+        let checksum = dirty.checksum;
+        planned.push(PlannedBlock { block, checksum, old, is_covered: false, group });
     }
     if let Some(candidate) = last {
         let group = metadata.grouping.group(&candidate, now);
@@ -365,6 +401,32 @@ fn plan_blocks(
         planned[first..].iter_mut().for_each(|planned| planned.group = group);
     }
     Ok(planned)
+}
+
+/// Marks the planned blocks that are reserved, and returns their ranges; see [`FilePlan`].
+fn find_covered(
+    metadata: &Metadata,
+    ino: u64,
+    inode: &Inode,
+    planned: &mut [PlannedBlock],
+) -> std::result::Result<Vec<Reservation>, MetadataError> {
+    let mut ranges: Vec<Reservation> = Vec::new();
+    if !inode.flags.contains(InodeFlags::RESERVED) {
+        return Ok(ranges);
+    }
+    for planned in planned.iter_mut().filter(|planned| planned.old.is_none()) {
+        let block = planned.block;
+        if !ranges.last().is_some_and(|range| range.contains(block)) {
+            let Some(range) = reservation_of(&metadata.tree, ino, block)? else { continue };
+            metadata.tree.prepare(&range.key(ino))?;
+            ranges.push(range);
+        }
+        planned.is_covered = true;
+        if let Some(after) = block.checked_add(1) {
+            metadata.tree.prepare(&Reservation::key_of(ino, after))?;
+        }
+    }
+    Ok(ranges)
 }
 
 /// Counts `count` block writes to the file at time `now` (SFS, section 3.2: W_f and T_f^m).

@@ -12,6 +12,7 @@ mod fill;
 mod in_place;
 mod limits;
 mod races;
+mod reservations;
 mod sequences;
 mod space;
 mod unfinished_batch;

@@ -4,7 +4,7 @@
 
 use sfs_core::format::{
     DecodeError, Features, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, Key, RUN_BLOCKS,
-    SYMLINK_LEN_MAX, Tolerance,
+    Reservation, SYMLINK_LEN_MAX, Tolerance,
 };
 use sfs_device::BLOCK_SIZE;
 
@@ -27,6 +27,7 @@ pub(crate) struct FileCheck {
     xattrs: XattrCheck,
     inline: InlineParts,
     mapped: MappedBlocks,
+    reserved: ReservedBlocks,
 }
 
 /// Inline parts so far.
@@ -46,6 +47,49 @@ struct MappedBlocks {
     sound: bool,
 }
 
+/// Reservations so far, and the mapped blocks of a file that may have some.
+#[derive(Default)]
+struct ReservedBlocks {
+    blocks: u64,
+    /// Last reserved block.
+    last: Option<u32>,
+    /// First block of a range that overlaps a mapped block or another range.
+    overlapping: Vec<u32>,
+    /// Runs with mapped blocks: number and bitmap, ascending by number.
+    mapped: Vec<(u32, u32)>,
+}
+
+impl ReservedBlocks {
+    /// Adds the mapped blocks of a run, which is after all earlier ones.
+    fn add_run(&mut self, number: u32, mapped: impl Iterator<Item = u32>) {
+        let bitmap = mapped.fold(0, |bitmap, block| bitmap | 1 << (block % RUN_BLOCKS));
+        self.mapped.push((number, bitmap));
+    }
+
+    /// Adds a reserved range, which begins after all earlier ones.
+    fn add(&mut self, range: Reservation) {
+        let overlaps_last = self.last.is_some_and(|last| last >= range.first);
+        if overlaps_last || self.is_mapped_in(range) {
+            self.overlapping.push(range.first);
+            return;
+        }
+        self.blocks += range.blocks();
+        self.last = Some(range.last);
+    }
+
+    fn is_mapped_in(&self, range: Reservation) -> bool {
+        let (first, last) = (range.first / RUN_BLOCKS, range.last / RUN_BLOCKS);
+        let from = self.mapped.partition_point(|(number, _)| *number < first);
+        let runs = self.mapped[from..].iter().take_while(|(number, _)| *number <= last);
+        runs.into_iter().any(|(number, bitmap)| {
+            let base = number * RUN_BLOCKS;
+            let low = range.first.saturating_sub(base);
+            let high = (range.last - base).min(RUN_BLOCKS - 1);
+            bitmap & (u32::MAX << low) & (u32::MAX >> (RUN_BLOCKS - 1 - high)) != 0
+        })
+    }
+}
+
 impl FileCheck {
     /// Returns the check of inode `ino`, before its first item.
     pub(crate) fn new(ino: u64) -> Self {
@@ -58,6 +102,7 @@ impl FileCheck {
             xattrs: XattrCheck::default(),
             inline: InlineParts { parts: 0, bytes: 0, sound: true },
             mapped: MappedBlocks { blocks: 0, last: None, beyond: None, sound: true },
+            reserved: ReservedBlocks::default(),
         }
     }
 
@@ -92,6 +137,10 @@ impl FileCheck {
     ) -> Result<(), DecodeError> {
         let run = decode_run(key, value, tolerance).inspect_err(|_| self.mapped.sound = false)?;
         let end = self.inode.map_or(u64::MAX, |inode| inode.size.div_ceil(BLOCK_SIZE as u64));
+        if self.may_be_reserved() {
+            let blocks = run.iter(key.offset as u32 * RUN_BLOCKS).map(|(block, _)| block);
+            self.reserved.add_run(key.offset as u32, blocks);
+        }
         for (block, _) in run.iter(key.offset as u32 * RUN_BLOCKS) {
             self.mapped.blocks += 1;
             self.mapped.last = Some(block);
@@ -100,6 +149,20 @@ impl FileCheck {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether the file may have reservations, by its flag.
+    fn may_be_reserved(&self) -> bool {
+        self.inode.is_some_and(|inode| inode.flags.contains(InodeFlags::RESERVED))
+    }
+
+    /// Adds the next reservation; returns `false` if it does not decode.
+    pub(crate) fn add_reservation(&mut self, key: &Key, value: &[u8]) -> bool {
+        let range = Reservation::decode(key, value);
+        if let Ok(range) = range {
+            self.reserved.add(range);
+        }
+        range.is_ok()
     }
 
     /// Checks the items against each other, after the last one. `is_truncating` allows mappings past the
@@ -118,6 +181,9 @@ impl FileCheck {
             findings.push(Finding::DirectorySize { ino, size: inode.size, counted });
         }
         self.check_inline(&inode, findings);
+        if !self.check_reservations(&inode, findings) {
+            return;
+        }
         if self.mapped.sound {
             self.check_mappings(&inode, is_truncating, findings);
         }
@@ -159,11 +225,31 @@ impl FileCheck {
         }
     }
 
+    /// Checks the reservations; returns whether their blocks can be counted.
+    fn check_reservations(&self, inode: &Inode, findings: &mut Findings) -> bool {
+        let (ino, reserved) = (self.ino, &self.reserved);
+        if reserved.last.is_none() && reserved.overlapping.is_empty() {
+            return true;
+        }
+        if inode.kind() != FileKind::Regular {
+            findings.push(Finding::ReservationOwner { ino });
+        } else if !self.may_be_reserved() {
+            findings.push(Finding::ReservationFlag { ino });
+        } else {
+            let overlapping = reserved.overlapping.iter();
+            overlapping.for_each(|first| {
+                findings.push(Finding::ReservationOverlap { ino, first: *first });
+            });
+            return reserved.overlapping.is_empty();
+        }
+        false
+    }
+
     fn check_mappings(&self, inode: &Inode, is_truncating: bool, findings: &mut Findings) {
         let ino = self.ino;
         let is_inline = inode.flags.contains(InodeFlags::INLINE);
-        let counted = self.mapped.blocks;
-        if counted > 0 && (inode.kind() != FileKind::Regular || is_inline) {
+        let counted = self.mapped.blocks + self.reserved.blocks;
+        if self.mapped.blocks > 0 && (inode.kind() != FileKind::Regular || is_inline) {
             findings.push(Finding::MappingOwner { ino });
             return;
         }

@@ -5,7 +5,7 @@
 
 use sfs_core::format::{
     DecodeError, FILE_BLOCKS_MAX, FIRST_INO, Features, Incompatibility, ItemKind, Key, NodePointer,
-    ROOT_INO, USAGE_PER_ITEM,
+    ROOT_INO, Reservation, ReservationTotals, USAGE_PER_ITEM,
 };
 
 use crate::check::file::FileCheck;
@@ -43,6 +43,8 @@ pub(crate) struct TreeCheck {
     pub(crate) inode_count: u64,
     /// `true` if a file has an access list.
     pub(crate) has_lists: bool,
+    /// Reservations of the tree on the device, before all edits.
+    pub(crate) reserved: ReservationTotals,
     /// Ranges of unreadable keys.
     pub(crate) lost: Vec<KeyRange>,
     /// Inodes with items but without attributes.
@@ -77,6 +79,7 @@ impl TreeCheck {
             recount,
             inode_count,
             has_lists,
+            reserved,
             references,
             mut namespace,
             items,
@@ -101,6 +104,7 @@ impl TreeCheck {
             file_counts,
             inode_count,
             has_lists,
+            reserved,
             lost,
             without_attributes,
             items,
@@ -127,6 +131,7 @@ struct TreeCheckPass<'a> {
     recount: UsageRecount,
     inode_count: u64,
     has_lists: bool,
+    reserved: ReservationTotals,
     references: BlockReferences,
     namespace: NamespaceCheck,
     /// Inode whose items are arriving.
@@ -152,6 +157,7 @@ impl<'a> TreeCheckPass<'a> {
             recount: UsageRecount::default(),
             inode_count: 0,
             has_lists: false,
+            reserved: ReservationTotals::default(),
             references: BlockReferences::default(),
             namespace: NamespaceCheck::default(),
             file: None,
@@ -226,6 +232,9 @@ impl<'a> TreeCheckPass<'a> {
                 let files = &mut self.files;
                 self.namespace.add_entry(file, key.offset, &entry, hash_key, files);
             }
+            Some(ItemKind::Reservation) => {
+                file.add_reservation(key, value).then_some(()).ok_or(damaged)?;
+            }
             _ => return Err(Finding::ItemMisplaced { key: *key }),
         }
         Ok(())
@@ -241,6 +250,11 @@ impl TreeVisitor for TreeCheckPass<'_> {
     fn old_item(&mut self, key: &Key, value: &[u8]) {
         self.recount.add_item(self.volume, key, value);
         self.inode_count += u64::from(key.kind == ItemKind::Inode as u8);
+        if key.kind == ItemKind::Reservation as u8
+            && let Ok(range) = Reservation::decode(key, value)
+        {
+            self.reserved.add(range);
+        }
         if key.ino == 0 && key.kind == ItemKind::Usage as u8 {
             let item_count = self.volume.layout().segment_count.div_ceil(USAGE_PER_ITEM);
             if key.offset >= u64::from(item_count) {

@@ -6,7 +6,9 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use sfs_core::format::{CheckpointRecord, Corruption, CorruptionKind, FileCount, Remembered};
+use sfs_core::format::{
+    CheckpointRecord, Corruption, CorruptionKind, FileCount, Remembered, ReservationTotals,
+};
 use sfs_device::{BLOCK_SIZE, Device};
 
 use crate::check::paths::paths;
@@ -101,6 +103,7 @@ impl<'a> VolumeCheck<'a> {
         if tree_check.features() & !declared != 0 {
             usage_findings.push(Finding::AccessListsUndeclared);
         }
+        check_reservations(&record, tree_check.reserved, &mut usage_findings);
         for segment in tree_check.references.segments().filter(|at| rolled.released.contains(at)) {
             let corruption = Corruption::in_usage_entry(segment, CorruptionKind::Count);
             log_findings.push(Finding::DeltaDamaged { corruption });
@@ -157,5 +160,19 @@ fn check_file_count(record: &CheckpointRecord, counted: u64, findings: &mut Find
     let recorded = FileCount::of(&record.extensions).map(|FileCount(recorded)| recorded);
     if let Some(recorded) = recorded.filter(|recorded| *recorded != counted) {
         findings.push(Finding::FileCount { recorded, counted });
+    }
+}
+
+/// Compares the totals of the reservations in `record` with those in its tree.
+fn check_reservations(
+    record: &CheckpointRecord,
+    counted: ReservationTotals,
+    findings: &mut Findings,
+) {
+    // A malformed record is as wrong as other totals.
+    let recorded = ReservationTotals::of(&record.extensions);
+    if recorded != Some(counted) {
+        let ReservationTotals { blocks, ranges } = counted;
+        findings.push(Finding::ReservationTotals { blocks, ranges });
     }
 }

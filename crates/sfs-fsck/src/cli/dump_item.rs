@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use sfs_core::format::{
-    Inode, InodeFlags, ItemKind, Key, Mapping, RUN_BLOCKS, Timestamp, Tolerance, USAGE_PER_ITEM,
-    UsageEntry,
+    Inode, InodeFlags, ItemKind, Key, Mapping, RUN_BLOCKS, Reservation, Timestamp, Tolerance,
+    USAGE_PER_ITEM, UsageEntry,
 };
 
 use crate::read::dirent::Dirent;
@@ -20,6 +20,7 @@ pub(crate) fn key_to_text(key: &Key) -> String {
         Some(ItemKind::Dirent) => "dirent",
         Some(ItemKind::Orphan) => "orphan",
         Some(ItemKind::Usage) => "usage",
+        Some(ItemKind::Reservation) => "reservation",
         None => return format!("inode {ino}, kind {kind}, {offset:#x}"),
     };
     format!("inode {ino}, {name} {offset:#x}")
@@ -55,6 +56,10 @@ fn decode(kind: ItemKind, key: &Key, value: &[u8]) -> Option<Value> {
             json!({ "ino": key.offset, "cut_from_block": first })
         }
         ItemKind::Usage => show_table(key, value)?,
+        ItemKind::Reservation => {
+            let range = Reservation::decode(key, value).ok()?;
+            json!({ "first_block": range.first, "last_block": range.last })
+        }
     })
 }
 

@@ -149,13 +149,25 @@ impl fmt::Display for Finding {
                 f.write_str("the superblock does not declare that files have access lists")
             }
             Self::BlockCount { ino, blocks, counted } => {
-                write!(f, "inode {ino}: {blocks} blocks, but {counted} are mapped")
+                write!(f, "inode {ino}: {blocks} blocks, but {counted} are mapped or reserved")
             }
             Self::MappingOwner { ino } => {
                 write!(f, "inode {ino}: has a mapping, but can have no blocks")
             }
             Self::MappingBeyondEnd { ino, block } => {
                 write!(f, "inode {ino}: block {block} is mapped past the end")
+            }
+            Self::ReservationOwner { ino } => {
+                write!(f, "inode {ino}: has a reservation, but can have no blocks")
+            }
+            Self::ReservationFlag { ino } => {
+                write!(f, "inode {ino}: has a reservation, but not the flag for reservations")
+            }
+            Self::ReservationOverlap { ino, first } => {
+                write!(
+                    f,
+                    "inode {ino}: the reservation from block {first} on overlaps mapped or reserved blocks"
+                )
             }
             Self::MappingOutside { ino, block, address } => {
                 write!(f, "inode {ino}: block {block} is at {address}, not in a segment")
@@ -192,6 +204,12 @@ impl fmt::Display for Finding {
             }
             Self::FileCount { recorded, counted } => {
                 write!(f, "the checkpoint counts {recorded} files, but there are {counted}")
+            }
+            Self::ReservationTotals { blocks, ranges } => {
+                write!(
+                    f,
+                    "the checkpoint has other totals of reservations than {blocks} blocks in {ranges} ranges"
+                )
             }
         }
     }

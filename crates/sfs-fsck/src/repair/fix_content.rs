@@ -4,7 +4,9 @@
 
 use std::cmp::Ordering;
 
-use sfs_core::format::{FileKind, INLINE_LEN_MAX, InodeFlags, ItemKind, Key, RUN_BLOCKS};
+use sfs_core::format::{
+    FileKind, INLINE_LEN_MAX, InodeFlags, ItemKind, Key, RUN_BLOCKS, Reservation,
+};
 use sfs_device::{BLOCK_SIZE, Block};
 
 use crate::finding::Finding;
@@ -41,6 +43,14 @@ pub(crate) fn fix_content(editor: &mut TreeEditor<'_, '_>, finding: &Finding) {
             editor.lose(Loss::Item { ino, kind: ItemKind::Mapping as u8 });
             editor.drop_kind(ino, ItemKind::Mapping);
         }
+        Finding::ReservationOwner { ino } => {
+            editor.lose(Loss::Item { ino, kind: ItemKind::Reservation as u8 });
+            editor.drop_kind(ino, ItemKind::Reservation);
+        }
+        Finding::ReservationFlag { ino } => {
+            editor.change_inode(ino, |inode| inode.flags.set(InodeFlags::RESERVED, true));
+        }
+        Finding::ReservationOverlap { ino, first } => drop_reservation(editor, ino, first),
         Finding::MappingBeyondEnd { ino, .. } => lengthen(editor, ino),
         Finding::MappingOutside { ino, block, .. } | Finding::DataDamaged { ino, block, .. } => {
             lose_block(editor, ino, block);
@@ -57,6 +67,18 @@ pub(crate) fn fix_content(editor: &mut TreeEditor<'_, '_>, finding: &Finding) {
         // Other modules fix superblocks, checkpoints, nodes, log and usage.
         _ => {}
     }
+}
+
+/// Drops the reservation of `ino` that begins with block `first`. Its blocks are no lost content.
+fn drop_reservation(editor: &mut TreeEditor<'_, '_>, ino: u64, first: u32) {
+    let key = Reservation::key_of(ino, first);
+    let value = editor.tree.get(&key);
+    let Some(range) = value.and_then(|value| Reservation::decode(&key, &value).ok()) else {
+        return;
+    };
+    editor.lose(Loss::Item { ino, kind: ItemKind::Reservation as u8 });
+    editor.tree.edits.delete(key);
+    editor.change_inode(ino, |inode| inode.blocks = inode.blocks.saturating_sub(range.blocks()));
 }
 
 /// Records the loss of `count` blocks of `ino`: within the range of the file's lost keys, if the

@@ -27,8 +27,10 @@ impl RepairPlan {
             Finding::NodeUnknown { address } | Finding::NodeShared { address } => {
                 self.rewrites.contains(&address)
             }
-            // Every repair writes the usage table anew, and adds the features that are missing.
-            Finding::UsageExcess { .. } | Finding::FlagFeature { .. } => true,
+            // Every repair writes the usage table and the totals anew, and adds the features that are missing.
+            Finding::UsageExcess { .. }
+            | Finding::FlagFeature { .. }
+            | Finding::ReservationTotals { .. } => true,
             _ => false,
         }
     }

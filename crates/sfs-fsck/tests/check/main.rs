@@ -17,5 +17,6 @@ mod program;
 mod releases;
 mod remembered;
 mod repair;
+mod reservations;
 mod superblocks;
 mod volume_findings;

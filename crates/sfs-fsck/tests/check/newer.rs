@@ -130,7 +130,7 @@ fn unknown_flags_and_kinds_are_damage_where_every_feature_is_known() {
     );
 
     let mut forge = populated();
-    let key = Key { ino: HELLO, kind: 8, offset: 3 };
+    let key = Key { ino: HELLO, kind: 9, offset: 3 };
     forge.put(key, b"something".to_vec());
     assert_eq!(errors(&forge.build()), [Finding::ItemMisplaced { key }]);
 }
@@ -146,7 +146,7 @@ fn newer() -> Forge {
 const NEWER_ITEMS: u64 = 3000;
 
 fn with_newer_items(forge: &mut Forge) {
-    for (ino, kind, offset) in [(HELLO, 8, 3), (SUB, 8, 3), (SUB, 254, u64::MAX), (0, 9, 7)] {
+    for (ino, kind, offset) in [(HELLO, 9, 3), (SUB, 9, 3), (SUB, 254, u64::MAX), (0, 10, 7)] {
         forge.put(Key { ino, kind, offset }, b"something".to_vec());
     }
     (0..NEWER_ITEMS).for_each(|offset| forge.put(Key { ino: HELLO, kind: 100, offset }, vec![1]));
@@ -222,7 +222,7 @@ fn flags_of_a_newer_program_are_kept() {
 /// The log of a newer program changes items of unknown kinds.
 #[test]
 fn items_of_a_newer_program_are_rolled_forward() {
-    let key = Key { ino: SUB, kind: 8, offset: 3 };
+    let key = Key { ino: SUB, kind: 9, offset: 3 };
     let put = Change::Put { key: key.encode(), value: vec![7; 20] };
     let deleted = Key { ino: SUB, kind: 254, offset: u64::MAX };
     let delete = Change::Delete { key: deleted.encode() };
@@ -241,7 +241,7 @@ fn items_of_a_newer_program_are_rolled_forward() {
     assert_eq!(errors(&volume), []);
     let (device, mounted) = mount(volume.device);
     mounted.close().expect("RAM");
-    assert_eq!(newer_keys(&device, SUB), [format!("inode {SUB}, kind 8, 0x3")]);
+    assert_eq!(newer_keys(&device, SUB), [format!("inode {SUB}, kind 9, 0x3")]);
 
     let mut volume = populated().build();
     let at = volume.head_address(0);

@@ -143,7 +143,7 @@ impl ReferenceNode {
     }
 
     /// Gives a new file what it inherits from `directory`.
-    pub(super) fn inherit(&mut self, directory: &Self, caller: &Caller) {
+    pub(super) fn inherit_lists(&mut self, directory: &Self, caller: &Caller) {
         let Some(umask) = caller.umask.filter(|_| self.kind() != FileKind::Symlink) else { return };
         let Some(default) = directory.xattrs.get(&name(AccessListKind::Default)) else {
             self.mode &= !umask;
@@ -182,6 +182,7 @@ impl Reference {
             return Err(Error::Invalid);
         }
         let node = self.node(ino)?;
+        node.may_remove()?;
         let is_possible = match kind {
             AccessListKind::Access => node.kind() != FileKind::Symlink,
             AccessListKind::Default => node.is_directory(),

@@ -45,6 +45,24 @@ impl FileContent {
         self.size = size;
     }
 
+    /// Makes the bytes in `from..to` zero.
+    pub fn punch(&mut self, from: u64, to: u64) {
+        let blocks = (from / BLOCK) as u32..=((to - 1) / BLOCK) as u32;
+        for (no, block) in self.blocks.range_mut(blocks.clone()) {
+            let start = u64::from(*no) * BLOCK;
+            let (first, last) = (from.max(start) - start, to.min(start + BLOCK) - start);
+            Arc::make_mut(block)[first as usize..last as usize].fill(0);
+        }
+        self.blocks.retain(|no, block| !blocks.contains(no) || block.iter().any(|byte| *byte != 0));
+    }
+
+    /// Stores zeros in the missing blocks of `from..to`, so that the file counts with the space that is kept for it.
+    pub fn reserve(&mut self, from: u64, to: u64) {
+        for block in (from / BLOCK) as u32..=((to - 1) / BLOCK) as u32 {
+            self.blocks.entry(block).or_insert_with(zeros);
+        }
+    }
+
     /// Reads up to `len` bytes from `offset` on.
     pub fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let len = len.min(self.size.saturating_sub(offset) as usize);

@@ -44,7 +44,7 @@ impl Reference {
         caller: &Caller,
     ) {
         let directory = self.edit(parent);
-        node.inherit(directory, caller);
+        node.inherit_lists(directory, caller);
         if directory.mode & 0o2000 != 0 {
             node.gid = directory.gid;
             if node.is_directory() {
@@ -72,7 +72,7 @@ impl Reference {
         caller: &Caller,
     ) {
         let directory = &self.nodes[&parent];
-        node.inherit(directory, caller);
+        node.inherit_lists(directory, caller);
         if directory.mode & 0o2000 != 0 {
             node.gid = directory.gid;
         }

@@ -3,7 +3,9 @@
 //! The seed and the state of the reference decide the choice.
 
 use sfs_core::format::{AccessListKind, FileKind, InodeFlags, Label, ROOT_INO, Timestamp};
-use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
+use sfs_core::request::{
+    AllocateMode, Allocation, AttributeChanges, RenameMode, WriteMode, XattrMode,
+};
 
 use super::access_lists;
 use super::fixture::{FILE, after};
@@ -58,6 +60,18 @@ pub enum VolumeOperation {
         ino: u64,
         offset: u64,
         bytes: Vec<u8>,
+        mode: WriteMode,
+    },
+    Allocate {
+        ino: u64,
+        offset: u64,
+        len: u64,
+        allocation: Allocation,
+    },
+    Copy {
+        from: (u64, u64),
+        to: (u64, u64),
+        len: u64,
         mode: WriteMode,
     },
     Read {
@@ -136,6 +150,8 @@ impl VolumeOperation {
                 | Self::Link { .. }
                 | Self::Rename { .. }
                 | Self::Write { .. }
+                | Self::Allocate { .. }
+                | Self::Copy { .. }
                 | Self::SetAttributes { .. }
                 | Self::SetXattr { .. }
                 | Self::SetAccessList { .. }
@@ -196,7 +212,9 @@ impl Chooser<'_> {
                 VolumeOperation::Lookup { parent, name }
             }
             35..=38 => VolumeOperation::Forget { ino: self.ino() },
-            39..=60 => self.write(),
+            39..=54 => self.write(),
+            55..=58 => self.allocate(),
+            59..=60 => self.copy(),
             61..=65 => {
                 let ino = self.file();
                 let offset = self.offset(ino);
@@ -374,6 +392,40 @@ impl Chooser<'_> {
         let mode =
             WriteMode { keep_times: self.random.one_in(3), kill_privileges: self.random.one_in(2) };
         VolumeOperation::Write { ino, offset, bytes, mode }
+    }
+
+    fn allocate(&mut self) -> VolumeOperation {
+        let ino = self.file();
+        let offset = self.offset(ino);
+        let len = match self.random.below(8) {
+            0 => self.random.below(2),
+            1 => self.random.below(5000),
+            2 => 4096,
+            3..=5 => self.random.below(60_000),
+            6 => self.random.below(200_000) & !4095,
+            // More than fits, or beyond the largest file.
+            _ => 1 << self.random.pick(&[42, 44]),
+        };
+        let allocation = Allocation {
+            mode: self.random.pick(&[
+                AllocateMode::Reserve,
+                AllocateMode::PunchHole,
+                AllocateMode::ZeroRange,
+            ]),
+            keep_size: self.random.one_in(2),
+            keep_times: self.random.one_in(3),
+            kill_privileges: self.random.one_in(2),
+        };
+        VolumeOperation::Allocate { ino, offset, len, allocation }
+    }
+
+    fn copy(&mut self) -> VolumeOperation {
+        let (from, to) = (self.file(), self.file());
+        let (from, to) = ((from, self.offset(from)), (to, self.offset(to)));
+        let len = self.random.below(100_000);
+        let mode =
+            WriteMode { keep_times: self.random.one_in(3), kill_privileges: self.random.one_in(2) };
+        VolumeOperation::Copy { from, to, len, mode }
     }
 
     fn set_attributes(&mut self) -> VolumeOperation {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use sfs_core::format::{ROOT_INO, Timestamp};
-use sfs_core::request::{Caller, FileEntry, VolumeOptions};
+use sfs_core::request::{AllocateMode, Caller, FileEntry, VolumeOptions};
 use sfs_core::{Error, Volume};
 use sfs_device::Device;
 
@@ -182,6 +182,26 @@ impl VolumePair {
                 self.volume().write(*ino, *offset, bytes, *mode, &caller),
                 self.reference.write(*ino, *offset, bytes, *mode, &caller),
             ),
+            VolumeOperation::Allocate { ino, offset, len, allocation } => {
+                let done = self.volume().allocate(*ino, (*offset, *len), allocation, &caller);
+                // No volume has the space for the longest ranges, which the reference could not store.
+                match done {
+                    Err(Error::NoSpace) if allocation.mode != AllocateMode::PunchHole => {
+                        self.refused += 1;
+                        (Ok(()), self.reference.regular(*ino).map(drop))
+                    }
+                    done => {
+                        (done, self.reference.allocate(*ino, *offset, *len, allocation, &caller))
+                    }
+                }
+            }
+            VolumeOperation::Copy { from, to, len, mode } => {
+                let copied = self.volume().copy_range(*from, *to, *len, *mode, &caller);
+                // A copy may be short where a piece of it did not fit.
+                let len = *copied.as_ref().unwrap_or(len);
+                let expected = self.reference.copy(*from, *to, len, *mode, &caller);
+                (copied.map(drop), expected)
+            }
             VolumeOperation::SetAttributes { ino, changes } => (
                 self.volume().set_attributes(*ino, changes, &caller).map(drop),
                 self.reference.set_attributes(*ino, changes, &caller),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sfs_core::Error;
 use sfs_core::format::{FileKind, InodeFlags, Label, ROOT_INO, Timestamp};
-use sfs_core::request::{AttributeChanges, Caller, WriteMode};
+use sfs_core::request::{AllocateMode, Allocation, AttributeChanges, Caller, WriteMode};
 
 use super::content::FileContent;
 use super::file_flags;
@@ -261,6 +261,67 @@ impl Reference {
             self.edit(ino).atime = now;
         }
         Ok(moves)
+    }
+
+    /// Preallocates, punches or zeroes a range of a regular file.
+    pub fn allocate(
+        &mut self,
+        ino: u64,
+        offset: u64,
+        len: u64,
+        allocation: &Allocation,
+        caller: &Caller,
+    ) -> Result<()> {
+        let end = offset.checked_add(len).filter(|end| *end <= 1 << 44);
+        let end = end.ok_or(Error::FileTooLarge)?;
+        let node = self.regular(ino)?;
+        if len == 0 {
+            return Err(Error::Invalid);
+        }
+        // Appending may take space, but nothing of an append-only file is destroyed.
+        match allocation.mode {
+            AllocateMode::Reserve => node.may_add()?,
+            AllocateMode::PunchHole | AllocateMode::ZeroRange => node.may_remove()?,
+        }
+        let node = self.edit(ino);
+        if allocation.kill_privileges {
+            node.strip_privileges();
+            node.xattrs.remove(CAPABILITY);
+        }
+        if allocation.mode != AllocateMode::Reserve {
+            node.content.punch(offset, end);
+        }
+        if allocation.mode != AllocateMode::PunchHole {
+            node.content.reserve(offset, end);
+        }
+        let keeps_size = allocation.keep_size || allocation.mode == AllocateMode::PunchHole;
+        if !keeps_size && end > node.content.size {
+            node.content.truncate(end);
+        }
+        if !allocation.keep_times {
+            node.touch(caller);
+        }
+        Ok(())
+    }
+
+    /// Copies a range of a regular file.
+    pub fn copy(
+        &mut self,
+        from: (u64, u64),
+        to: (u64, u64),
+        len: u64,
+        mode: WriteMode,
+        caller: &Caller,
+    ) -> Result<()> {
+        let source = self.regular(from.0)?;
+        let len = len.min(source.content.size.saturating_sub(from.1));
+        let bytes = source.content.read(from.1, len as usize);
+        self.regular(to.0)?.may_add()?;
+        let overlaps = from.0 == to.0 && from.1 < to.1 + len && to.1 < from.1 + len;
+        if len > 0 && overlaps {
+            return Err(Error::Invalid);
+        }
+        self.write(to.0, to.1, &bytes, mode, caller)
     }
 
     /// Changes attributes, and the length of a regular file.

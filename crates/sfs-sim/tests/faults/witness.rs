@@ -183,6 +183,12 @@ fn perform(volume: &Volume, operation: &VolumeOperation, millis: u64) -> Result<
         VolumeOperation::Write { ino, offset, bytes, mode } => {
             volume.write(*ino, *offset, bytes, *mode, &caller)
         }
+        VolumeOperation::Allocate { ino, offset, len, allocation } => {
+            volume.allocate(*ino, (*offset, *len), allocation, &caller)
+        }
+        VolumeOperation::Copy { from, to, len, mode } => {
+            volume.copy_range(*from, *to, *len, *mode, &caller).map(drop)
+        }
         VolumeOperation::SetAttributes { ino, changes } => {
             volume.set_attributes(*ino, changes, &caller).map(drop)
         }

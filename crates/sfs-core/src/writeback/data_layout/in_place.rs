@@ -3,7 +3,7 @@
 
 use super::super::staged::StagedBlock;
 use super::behaviour::{InPlaceBatch, LayoutBehaviour, SpaceView};
-use super::log::{BLOCKS_PER_LEAF, METADATA_BLOCKS_MIN, log_capacity};
+use super::log::{BLOCKS_PER_LEAF, METADATA_BLOCKS_MIN, log_capacity, reserved_leaves};
 use crate::format::{Change, Layout, Mapping};
 use crate::log::LogState;
 use crate::metadata::Metadata;
@@ -28,7 +28,9 @@ impl LayoutBehaviour for InPlace {
     }
 
     fn free_blocks(&self, _layout: &Layout, metadata: &Metadata) -> u64 {
-        metadata.usage.in_place_room_blocks(metadata.node_count())
+        let reserved = metadata.reserved();
+        let nodes = metadata.node_count().saturating_add(reserved_leaves(reserved));
+        metadata.usage.in_place_room_blocks(nodes).saturating_sub(reserved.blocks)
     }
 
     fn admits(
@@ -40,11 +42,14 @@ impl LayoutBehaviour for InPlace {
     ) -> bool {
         let segments = layout.segment_count - metadata.usage.in_place_segments();
         let nodes = log_capacity(layout, segments.saturating_sub(LOG_RESERVE_SEGMENTS));
-        let leaves = (dirty_blocks + new_blocks) / BLOCKS_PER_LEAF;
-        let used = metadata.node_count() + leaves + METADATA_BLOCKS_MIN;
-        used <= nodes
-            && (new_blocks == 0
-                || dirty_blocks + new_blocks <= metadata.usage.in_place_room_blocks(used))
+        let reserved = metadata.reserved();
+        let leaves = ((dirty_blocks + new_blocks) / BLOCKS_PER_LEAF)
+            .saturating_add(reserved_leaves(reserved));
+        let used = (metadata.node_count() + METADATA_BLOCKS_MIN).saturating_add(leaves);
+        let data = (dirty_blocks + new_blocks).saturating_add(reserved.blocks);
+        // More nodes take room from reserved blocks, too.
+        let needs_room = new_blocks > 0 || reserved.blocks > 0;
+        used <= nodes && (!needs_room || data <= metadata.usage.in_place_room_blocks(used))
     }
 
     fn certain_blocks(&self, layout: &Layout, metadata: &Metadata, spare_segments: usize) -> usize {

@@ -2,7 +2,7 @@
 
 use super::super::staged::{StagedBlock, sort};
 use super::behaviour::{LayoutBehaviour, SpaceView};
-use crate::format::{Group, Head, Layout};
+use crate::format::{Group, Head, Layout, ReservationTotals};
 use crate::log::Batch;
 use crate::metadata::Metadata;
 use crate::policy::GROUPS_MAX;
@@ -40,7 +40,10 @@ impl LayoutBehaviour for Appending {
     }
 
     fn free_blocks(&self, layout: &Layout, metadata: &Metadata) -> u64 {
-        self.capacity_blocks(layout).saturating_sub(metadata.live_blocks_after_write_out())
+        let reserved = metadata.reserved();
+        let used = metadata.live_blocks_after_write_out();
+        let promised = reserved.blocks.saturating_add(reserved_leaves(reserved));
+        self.capacity_blocks(layout).saturating_sub(used).saturating_sub(promised)
     }
 
     fn withheld_blocks(&self, layout: &Layout) -> u64 {
@@ -93,6 +96,11 @@ impl LayoutBehaviour for Appending {
         blocks.iter_mut().for_each(|block| block.group = places.next().unwrap_or(further));
         sort(blocks);
     }
+}
+
+/// Returns the number of leaves that the tree may need until all reserved blocks are written (decision 27).
+pub(super) fn reserved_leaves(reserved: ReservationTotals) -> u64 {
+    (reserved.blocks / BLOCKS_PER_LEAF).saturating_add(reserved.ranges)
 }
 
 /// Returns the number of blocks that can be live in `segments` segments of the log.
