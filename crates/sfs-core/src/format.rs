@@ -35,6 +35,7 @@ mod layout;
 mod mapping;
 mod node;
 mod superblock;
+mod table_segments;
 mod tolerance;
 mod usage;
 
@@ -64,5 +65,6 @@ pub use layout::{Layout, LayoutError};
 pub use mapping::{Mapping, MappingRun, RUN_BLOCKS, run_key};
 pub use node::{NodeHeader, NodePointer};
 pub use superblock::{Label, Superblock};
+pub use table_segments::TableSegments;
 pub use tolerance::{DecodeError, Tolerance};
 pub use usage::{SegmentState, USAGE_PER_ITEM, UsageEntry, usage_key};

@@ -35,4 +35,4 @@ mod writeback;
 pub use error::{Error, Result};
 pub use lock_rank::{DurationHistogram, LockTimes, lock_times};
 pub use recovery::{Basis, Moved, Rebuild, make, root_directory};
-pub use volume::Volume;
+pub use volume::{ResizeError, Resized, Volume};

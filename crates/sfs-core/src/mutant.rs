@@ -64,11 +64,21 @@ pub enum Mutant {
     UpgradeLate,
     /// The superblock of an upgrade is not flushed before the first checkpoint.
     UpgradeUnflushed,
+    /// The first copy of the superblock of a resized volume is written before its new backup and slot are flushed.
+    ResizeUnflushed,
+    /// New segments are used before the superblock has them.
+    ResizeEarly,
+    /// The checkpoint of a resize does not say how many segments its usage table has.
+    ResizeUnsaid,
+    /// The slot behind the segments stays where it was.
+    ResizeSlotForgotten,
+    /// A volume is shrunk before what was behind its new end is durable elsewhere.
+    ShrinkUnsettled,
 }
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 34] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -98,6 +108,11 @@ impl Mutant {
         Self::GenerationKept,
         Self::UpgradeLate,
         Self::UpgradeUnflushed,
+        Self::ResizeUnflushed,
+        Self::ResizeEarly,
+        Self::ResizeUnsaid,
+        Self::ResizeSlotForgotten,
+        Self::ShrinkUnsettled,
     ];
 }
 

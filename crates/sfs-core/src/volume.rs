@@ -22,6 +22,9 @@ mod mount;
 mod namespace;
 mod read;
 mod rename;
+mod resize;
+#[cfg(test)]
+mod resize_tests;
 mod schedule;
 mod seek;
 #[cfg(test)]
@@ -36,19 +39,19 @@ use std::sync::Arc;
 
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, InodeTable};
-use crate::format::Superblock;
-use crate::health::{Health, SuperblockStore};
+use crate::health::{Health, OpenSuperblock, SuperblockStore};
 use crate::io::VolumeDevice;
 use crate::log::LogWriter;
 use crate::metadata::MetadataStore;
 use crate::request::VolumeOptions;
 use crate::space::SpaceControl;
+pub use resize::{ResizeError, Resized};
 use schedule::Schedule;
 
 /// A mounted volume.
 pub struct Volume {
-    /// Superblock at the time of the mount: fields that do not change while the volume is open.
-    superblock: Arc<Superblock>,
+    /// Superblock at the time of the mount, and the present layout.
+    superblock: Arc<OpenSuperblock>,
     options: VolumeOptions,
     counters: Arc<AtomicCounters>,
     health: Arc<Health>,

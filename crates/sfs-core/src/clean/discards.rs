@@ -10,7 +10,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sfs_device::BLOCK_SIZE;
 
-use crate::format::{SegmentState, Superblock};
+use crate::format::SegmentState;
+use crate::health::OpenSuperblock;
 use crate::io::VolumeDevice;
 use crate::log::LogState;
 use crate::metadata::MetadataStore;
@@ -23,7 +24,7 @@ pub(crate) struct Discards {
     /// Segments that became Clean and were not discarded yet.
     segments: Mutex<BTreeSet<u32>>,
     is_enabled: bool,
-    superblock: Arc<Superblock>,
+    superblock: Arc<OpenSuperblock>,
     metadata: Arc<MetadataStore>,
     io: Arc<VolumeDevice>,
 }
@@ -32,7 +33,7 @@ impl Discards {
     /// Returns an empty queue. Unless `is_enabled`, no segment is ever discarded.
     pub(crate) fn new(
         is_enabled: bool,
-        superblock: Arc<Superblock>,
+        superblock: Arc<OpenSuperblock>,
         metadata: Arc<MetadataStore>,
         io: Arc<VolumeDevice>,
     ) -> Self {
@@ -50,14 +51,14 @@ impl Discards {
     /// segments stay Clean.
     pub(crate) fn discard_run(&self, _log: &mut LogState) -> bool {
         let Some((first, count)) = self.take_run() else { return false };
-        self.io.discard_segments(&self.superblock.layout, first, count);
+        self.io.discard_segments(&self.superblock.layout(), first, count);
         true
     }
 
     /// Takes the first run of queued segments that are still Clean. A segment that was opened since
     /// then is overwritten anyway.
     fn take_run(&self) -> Option<(u32, u32)> {
-        let segment_len = self.superblock.layout.segment_blocks as usize * BLOCK_SIZE;
+        let segment_len = self.superblock.layout().segment_blocks as usize * BLOCK_SIZE;
         let count_max = (DISCARD_LEN_MAX / segment_len) as u32;
         let metadata = self.metadata.read();
         let mut segments = self.segments.lock();

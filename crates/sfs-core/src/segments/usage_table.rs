@@ -114,6 +114,31 @@ impl UsageTable {
         }
     }
 
+    /// Takes over a layout with other segments at the end. New segments are Clean with stamp 0. Segments that are
+    /// left out must be Clean.
+    pub(crate) fn resize(&mut self, layout: Layout) {
+        let (old, new) = (self.layout.segment_count, layout.segment_count);
+        let dropped = self.entries.iter().skip(new as usize);
+        assert!({ dropped }.all(|entry| entry.state == SegmentState::Clean));
+        self.layout = layout;
+        self.entries.resize(new as usize, UsageEntry::NEW);
+        self.clean = CleanQueue::new(&self.entries);
+        self.recent.retain(|segment| *segment < new);
+        self.dirty_items.retain(|item| *item < new.div_ceil(USAGE_PER_ITEM));
+        if old != new {
+            // The last old item has more or fewer entries now.
+            self.mark_items_from((old.min(new) - 1) / USAGE_PER_ITEM);
+        }
+        if let Some(allocator) = &mut self.allocator {
+            allocator.resize(layout);
+        }
+    }
+
+    /// Marks all items from number `first` on as different from those in the tree.
+    pub(crate) fn mark_items_from(&mut self, first: u32) {
+        self.dirty_items.extend(first..self.item_count());
+    }
+
     pub(crate) fn segment_of(&self, address: u64) -> Option<u32> {
         self.layout.segment_of(address)
     }

@@ -162,7 +162,7 @@ impl SpaceControl {
     /// Cleans in proportion to the `blocks` that a writer has put into the write buffer, if segments are short.
     pub(crate) fn clean_for_writer(&self, blocks: u64) -> Result<()> {
         self.pace.note_request();
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let (is_due, garbage) = {
             let Some(metadata) = self.metadata.try_read() else { return Ok(()) };
             if urgency(layout, &metadata) < Urgency::Critical {
@@ -227,7 +227,7 @@ impl SpaceControl {
         let (is_low, is_used_up) = {
             let metadata = self.metadata.read();
             let clean = metadata.usage.clean_count();
-            let reserve = cleaning_segments(&self.superblock.layout, &metadata, 0);
+            let reserve = cleaning_segments(&self.superblock.layout(), &metadata, 0);
             let is_dirty = metadata.tree.dirty_count() > 0;
             (is_dirty && clean < reserve + COMMIT_SEGMENTS / 2, is_dirty && clean < reserve)
         };

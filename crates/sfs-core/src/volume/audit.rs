@@ -47,7 +47,7 @@ impl Volume {
         metadata: &Metadata,
     ) -> std::result::Result<(Vec<SegmentSums>, FileCount), MetadataError> {
         let mut files = 0;
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let mut sums = vec![SegmentSums::default(); layout.segment_count as usize];
         for address in metadata.tree.addresses()? {
             if let Some(segment) = layout.segment_of(address) {

@@ -32,7 +32,7 @@ impl Volume {
             grouping,
             victim,
             space: self.space.space(),
-            segment_blocks: self.superblock.layout.segment_blocks,
+            segment_blocks: self.superblock.layout().segment_blocks,
             segments,
             groups,
             counters: self.counters(),

@@ -19,9 +19,9 @@ use crate::Result;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
 use crate::format::{
-    CheckpointRecord, FileCount, Head, NodePointer, SummaryEntry, Superblock, usage_key,
+    CheckpointRecord, FileCount, Head, Layout, NodePointer, SummaryEntry, TableSegments, usage_key,
 };
-use crate::health::Health;
+use crate::health::{Health, OpenSuperblock};
 use crate::io::{Append, Chunk, InPlaceWrites, VolumeDevice};
 use crate::log::{Batch, HeadPosition, LogState, LogWriter};
 use crate::memory::BlockRef;
@@ -53,6 +53,14 @@ pub(crate) enum CheckpointReason {
     PinnedSegments,
     /// A step has too few Clean segments, and a release by a delta does not help.
     Shortage,
+    /// The layout is about to change. The checkpoint says how many segments its usage table has, and the chain of chunks
+    /// continues with `nonce`: an earlier life of the same image may have left chunks behind the old end.
+    Resizing {
+        /// Number that no other resize of this volume, or of a copy of its image, had.
+        nonce: u64,
+    },
+    /// The layout has changed.
+    Resized,
 }
 
 impl CheckpointReason {
@@ -69,7 +77,7 @@ impl CheckpointReason {
 
 /// Writer of checkpoints, used under the lock of the log.
 pub(crate) struct Checkpointer {
-    superblock: Arc<Superblock>,
+    superblock: Arc<OpenSuperblock>,
     builder: Arc<BatchBuilder>,
     resolver: Arc<Resolver>,
     metadata: Arc<MetadataStore>,
@@ -82,7 +90,7 @@ pub(crate) struct Checkpointer {
 
 /// Components that a checkpoint uses.
 pub(crate) struct CheckpointerParts {
-    pub(crate) superblock: Arc<Superblock>,
+    pub(crate) superblock: Arc<OpenSuperblock>,
     pub(crate) builder: Arc<BatchBuilder>,
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) metadata: Arc<MetadataStore>,
@@ -125,6 +133,15 @@ impl Checkpointer {
         log: &mut LogState,
         reason: CheckpointReason,
     ) -> std::result::Result<Vec<u32>, StepError> {
+        Ok(self.checkpoint_record(log, reason)?.1)
+    }
+
+    /// Writes a checkpoint as [`Checkpointer::checkpoint`] does, and also returns its record.
+    pub(crate) fn checkpoint_record(
+        &self,
+        log: &mut LogState,
+        reason: CheckpointReason,
+    ) -> std::result::Result<(CheckpointRecord, Vec<u32>), StepError> {
         // Writing may have ended while this thread waited for the log; a checkpoint must not refer to lost blocks.
         self.health.check_running()?;
         let mut ordered: Vec<CommitBatch> = Vec::new();
@@ -152,7 +169,7 @@ impl Checkpointer {
         let mut metadata = self.metadata.write();
         metadata.usage.make_clean(&snapshot.drained);
         metadata.usage.unpin_after_checkpoint();
-        Ok(snapshot.drained)
+        Ok((snapshot.record, snapshot.drained))
     }
 
     /// Builds the ordered batches, which are added to `ordered`, and the snapshot after them.
@@ -186,7 +203,7 @@ impl Checkpointer {
         ordered: &[CommitBatch],
     ) -> Result<()> {
         if mutated(Mutant::DiscardFirst) {
-            let layout = &self.superblock.layout;
+            let layout = &self.superblock.layout();
             snapshot.drained.iter().for_each(|at| self.io.discard_segments(layout, *at, 1));
         }
         if mutated(Mutant::RecordFirst) {
@@ -233,7 +250,7 @@ impl Checkpointer {
     ) -> std::result::Result<Snapshot, BuildError> {
         let unused = unused_heads(log, metadata, reason);
         self.prepare_usage(log, metadata, unused.iter().map(|(_, at)| at.segment))?;
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let count = metadata.tree.dirty_count();
         if Batch::opens(log, layout, Head::METADATA, count, 0) > metadata.usage.clean_count() {
             return Err(Shortage.into());
@@ -273,6 +290,9 @@ impl Checkpointer {
         let nodes = out.pointers.into_iter().zip(BlockRef::all_of(out.blocks));
         batch.fill(nodes.map(append).collect());
         let chunks = batch.finish(log, volume, metadata.usage.clock.now());
+        if let CheckpointReason::Resizing { nonce } = reason {
+            log.previous = crc32c::crc32c_append(log.previous, &nonce.to_le_bytes());
+        }
         self.metadata.publish_sequence(log.next_sequence);
         self.io.announce(&chunks, &InPlaceWrites::default());
         let record = self.record(log, metadata, (number, out.root, out.level), reason);
@@ -293,6 +313,11 @@ impl Checkpointer {
         match metadata.known_file_count() {
             Some(count) => count.put_into(&mut extensions),
             None => FileCount::remove_from(&mut extensions),
+        }
+        TableSegments::remove_from(&mut extensions);
+        if matches!(reason, CheckpointReason::Resizing { .. }) && !mutated(Mutant::ResizeUnsaid) {
+            let segments = metadata.usage.entries().len() as u32;
+            TableSegments(segments).put_into(&mut extensions);
         }
         CheckpointRecord {
             number,
@@ -322,7 +347,7 @@ impl Checkpointer {
         metadata: &mut Metadata,
         sealed: impl Iterator<Item = u32>,
     ) -> std::result::Result<(), MetadataError> {
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         sealed.for_each(|segment| metadata.usage.mark_dirty(segment));
         let mut prepared = BTreeSet::new();
         loop {
@@ -350,14 +375,22 @@ impl Checkpointer {
 
     /// Writes the record of a checkpoint to its slot, durably.
     pub(crate) fn write_record(&self, record: &CheckpointRecord) -> Result<()> {
+        self.write_record_to(record, &self.superblock.layout())
+    }
+
+    /// Writes the record of a checkpoint to its slot in `layout`, durably.
+    pub(crate) fn write_record_to(&self, record: &CheckpointRecord, layout: &Layout) -> Result<()> {
         self.health.check_running()?;
-        let address = self.superblock.layout.slots[(record.number % 2) as usize];
+        let address = layout.slots[(record.number % 2) as usize];
         let bytes = record.encode(self.superblock.volume(), address);
         let mut blocks =
             Block::new_vec_zeroed(bytes.len() / BLOCK_SIZE).expect("memory for a checkpoint");
         blocks.as_mut_bytes().copy_from_slice(&bytes);
         self.io.write_record(address, &blocks, Stream(Head::METADATA.0))?;
-        if !mutated(Mutant::SkippedRecordFlush) {
+        let is_resize = *layout != self.superblock.layout();
+        let is_unflushed =
+            mutated(Mutant::SkippedRecordFlush) || is_resize && mutated(Mutant::ResizeUnflushed);
+        if !is_unflushed {
             self.io.flush()?;
         }
         Ok(())
