@@ -1,14 +1,15 @@
-//! `sfs-ctl`: shows the state of a volume.
+//! `sfs-ctl`: shows the state of a volume, and changes its size.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use sfs::{ExitError, stat};
+use sfs::{ExitError, resize, stat};
+use sfs_system::parse_size;
 
 #[derive(Parser)]
 #[command(name = "sfs-ctl", version, disable_version_flag = true)]
-/// Shows the state of an SFS volume.
+/// Shows the state of an SFS volume, and changes its size.
 struct Arguments {
     #[command(subcommand)]
     command: CtlCommand,
@@ -31,16 +32,36 @@ enum CtlCommand {
         #[arg(short, long)]
         verbose: bool,
     },
+    /// Changes the size of a volume. A mounted volume grows while it is used, an unmounted one also shrinks. The device
+    /// must have its new size before the volume grows (grow the partition or the image file; losetup -c for a loop
+    /// device), and keeps it when the volume has shrunk. Nothing is lost if the power fails meanwhile: the volume has
+    /// its old or its new size. Only root and the user who mounted a volume may grow it
+    Resize {
+        /// Mount point, block device or image file of the volume
+        path: PathBuf,
+        /// New size in bytes, or with a suffix (K, M, G, T); the size of the device if it is left out
+        #[arg(value_parser = parse_size)]
+        size: Option<u64>,
+    },
 }
 
 fn main() -> ExitCode {
-    sfs::program::run(|Arguments { command: CtlCommand::Stat { path, json, verbose }, .. }| {
-        let report = stat::stat(&path)?;
-        let text = match (json, verbose) {
-            (true, _) => report.to_json(),
-            (false, true) => format!("{report:#}"),
-            (false, false) => report.to_string(),
-        };
-        sfs_system::output::print(format_args!("{}\n", text.trim_end())).map_err(ExitError::system)
+    sfs::program::run(|Arguments { command, .. }| match command {
+        CtlCommand::Stat { path, json, verbose } => {
+            let report = stat::stat(&path)?;
+            print(&match (json, verbose) {
+                (true, _) => report.to_json(),
+                (false, true) => format!("{report:#}"),
+                (false, false) => report.to_string(),
+            })
+        }
+        CtlCommand::Resize { path, size } => {
+            let report = resize::resize(&path, size)?;
+            print(&format!("{}: {report}", path.display()))
+        }
     })
+}
+
+fn print(text: &str) -> Result<(), ExitError> {
+    sfs_system::output::print(format_args!("{}\n", text.trim_end())).map_err(ExitError::system)
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use sfs_core::request::LifetimeTotals;
 use sfs_core::{Error, Volume};
 use sfs_system::mountinfo::{self, DeviceNumber};
@@ -17,6 +17,7 @@ use crate::background::Waker;
 use crate::bdi::BackingDevice;
 use crate::exit_error::ExitError;
 use crate::mount_options::MountOptions;
+use crate::resize_report::{self, ResizeReport};
 use crate::stat_report::VolumeReport;
 use crate::transport::ActiveTransport;
 
@@ -55,6 +56,7 @@ impl HandleRequest for ControlHandler {
             ControlRequest::Watch => return ControlReply::Watching,
             ControlRequest::Allow(list) => self.allow(list).map(|()| ControlReply::Allowed),
             ControlRequest::Rest => self.rest().map(|()| ControlReply::Resting),
+            ControlRequest::Resize { bytes } => self.resize(*bytes).map(ControlReply::Resized),
         };
         outcome.unwrap_or_else(ControlReply::from)
     }
@@ -103,12 +105,29 @@ impl ControlHandler {
         Err(ExitError::mount(format_args!("{device}: was changed meanwhile; try again")))
     }
 
-    fn write_all(&self) -> Result<(), ExitError> {
+    /// Grows the volume.
+    fn resize(&self, bytes: Option<u64>) -> Result<ResizeReport, ExitError> {
+        let device = &self.device;
+        let _is_over = self.begin_writing()?;
+        let report = resize_report::grow(&self.volume, bytes)
+            .map_err(|error| ExitError::mount(format_args!("{device}: {error}")))?;
+        tracing::info!("{device}: {report}");
+        Ok(report)
+    }
+
+    /// Keeps the last checkpoint from being begun.
+    fn begin_writing(&self) -> Result<MutexGuard<'_, bool>, ExitError> {
         let device = &self.device;
         let is_over = self.is_over.lock();
         if *is_over {
             return Err(ExitError::mount(format_args!("{device}: is being unmounted")));
         }
+        Ok(is_over)
+    }
+
+    fn write_all(&self) -> Result<(), ExitError> {
+        let device = &self.device;
+        let _is_over = self.begin_writing()?;
         self.volume.sync_all().map_err(|error| match error {
             Error::Stopped => ExitError::mount(format_args!(
                 "{device}: is read-only after a failed write or a shutdown; see the log, and run \

@@ -60,12 +60,14 @@ pub enum Recipe {
     Chmod(&'static str),
     /// Change of the volume's label.
     SetLabel(&'static str),
+    /// Growth of the volume by this many segments.
+    Grow(u32),
 }
 
 use Recipe::{
-    Chmod, Create, Exchange, Link, MakeDirectory, MakePipe, MakeUnnamed, Publish, RemoveDirectory,
-    RemoveXattr, Rename, Replace, Rewrite, SetLabel, SetXattr, Symlink, Truncate, Unlink,
-    UnlinkOpen, Whiteout, Write, WriteBack,
+    Chmod, Create, Exchange, Grow, Link, MakeDirectory, MakePipe, MakeUnnamed, Publish,
+    RemoveDirectory, RemoveXattr, Rename, Replace, Rewrite, SetLabel, SetXattr, Symlink, Truncate,
+    Unlink, UnlinkOpen, Whiteout, Write, WriteBack,
 };
 
 /// All operations with all their arguments.
@@ -134,6 +136,8 @@ pub const RECIPES: &[Recipe] = &[
     Publish("/bar", 200),
     Publish("/A/new", 9000),
     SetLabel("a name"),
+    Grow(1),
+    Grow(4),
 ];
 
 /// Sync that follows an operation. The core makes no difference between `fsync` and `fdatasync`.
@@ -300,6 +304,7 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Volum
         SetLabel(name) => {
             vec![VolumeOperation::SetLabel { label: Label::new(name).expect("a label") }]
         }
+        Grow(segments) => vec![VolumeOperation::Grow { segments, nonce: seed }],
         MakeUnnamed => vec![VolumeOperation::MakeUnnamed { parent: ROOT_INO, mode: FILE }],
         Link(from, to) => {
             let (parent, name) = at(to)?;
@@ -360,7 +365,7 @@ fn target(recipe: Recipe) -> &'static str {
         Write(path, ..) | WriteBack(path, ..) | Truncate(path, _) => path,
         Rewrite(path, _) | Replace(path, _) | Publish(path, _) => path,
         MakeUnnamed => UNNAMED,
-        SetLabel(_) => "/",
+        SetLabel(_) | Grow(_) => "/",
         Unlink(path) | UnlinkOpen(path) | RemoveDirectory(path) => path,
         SetXattr(path, _) | RemoveXattr(path) | Chmod(path) => path,
         Link(_, to) | Rename(_, to) | Exchange(_, to) | Whiteout(_, to) => to,

@@ -232,7 +232,7 @@ fn open_tree<'a>(
     let point = RecoveryPoint::find(volume, &mut ignored, quiet)?;
     let point = point.ok_or(FsckError::NotFound("checkpoint"))?;
     let mut tree = OverlayTree::new(volume, point.root);
-    let usage = UsageEntries::read(&tree, &mut ignored);
+    let usage = UsageEntries::read(&tree, &point.record, &mut ignored);
     roll_forward(&mut tree, &point.record, &usage, &ChunkPositions::new(), &mut ignored, quiet)?;
     Ok((tree, usage))
 }

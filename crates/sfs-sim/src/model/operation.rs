@@ -94,6 +94,12 @@ pub enum VolumeOperation {
     SetLabel {
         label: Label,
     },
+    /// Growth of the volume by segments at its end, durable when the operation returns. Without room on the device the
+    /// volume stays as it is.
+    Grow {
+        segments: u32,
+        nonce: u64,
+    },
     /// All background work that is due after `millis` milliseconds.
     Work {
         millis: u64,
@@ -193,6 +199,10 @@ impl Chooser<'_> {
             82..=83 => VolumeOperation::List { ino: self.directory(), seed: self.random.draw() },
             84..=88 => VolumeOperation::SyncFile { ino: self.ino() },
             89 => VolumeOperation::SyncAll,
+            90 if self.random.one_in(2) => VolumeOperation::Grow {
+                segments: 1 + self.random.below(3) as u32,
+                nonce: self.random.draw(),
+            },
             90 => VolumeOperation::SetLabel { label: self.label() },
             91..=98 => {
                 VolumeOperation::Work { millis: self.random.pick(&[0, 10, 300, 600, 6000, 40_000]) }
