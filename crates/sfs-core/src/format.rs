@@ -61,7 +61,7 @@ pub use head::{Group, Head};
 pub use history::History;
 pub use inode::{FileKind, Inode, InodeFlags, Timestamp};
 pub use key::{ItemKind, Key};
-pub use layout::{Layout, LayoutError};
+pub use layout::{Layout, LayoutError, SEGMENTS_MIN};
 pub use mapping::{Mapping, MappingRun, RUN_BLOCKS, run_key};
 pub use node::{NodeHeader, NodePointer};
 pub use superblock::{Label, Superblock};

@@ -12,7 +12,7 @@ use super::{CHECKPOINT_SLOT_BLOCKS, SUPERBLOCK_ADDRESS};
 const SLOT_ADDRESS: u64 = 16;
 
 /// Minimum number of segments that a volume works with.
-const SEGMENTS_MIN: u64 = 32;
+pub const SEGMENTS_MIN: u32 = 32;
 
 /// Minimum number of blocks in a segment: 128 KiB.
 const SEGMENT_BLOCKS_MIN: u64 = 32;
@@ -75,7 +75,7 @@ impl Layout {
         let head = SLOT_ADDRESS + CHECKPOINT_SLOT_BLOCKS;
         let segment_first = (start + head).next_multiple_of(segment_blocks) - start;
         let tail = CHECKPOINT_SLOT_BLOCKS + 1;
-        let minimum = segment_first + SEGMENTS_MIN * segment_blocks + tail;
+        let minimum = segment_first + u64::from(SEGMENTS_MIN) * segment_blocks + tail;
         if block_count < minimum {
             return Err(LayoutError::TooSmall { minimum: minimum * BLOCK_SIZE as u64 });
         }
@@ -152,7 +152,7 @@ impl Layout {
             && blocks.is_power_of_two()
             && self.segment_count <= SEGMENT_COUNT_MAX
             && self.block_count <= BLOCK_COUNT_MAX
-            && u64::from(self.segment_count) >= SEGMENTS_MIN
+            && self.segment_count >= SEGMENTS_MIN
             && self.slots[0] == SLOT_ADDRESS
             && SUPERBLOCK_ADDRESS < SLOT_ADDRESS
             && self.slots[0] + CHECKPOINT_SLOT_BLOCKS <= self.segment_first

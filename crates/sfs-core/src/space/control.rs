@@ -11,7 +11,7 @@ use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage, is_checkpoint_worth
 use crate::clean::{Cleaner, CleaningRound, Discards, StallDetector};
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, Orphans};
-use crate::format::Head;
+use crate::format::{Head, Layout, SEGMENTS_MIN};
 use crate::health::{Health, OpenSuperblock};
 use crate::log::{Batch, LogState, LogWriter};
 use crate::metadata::MetadataStore;
@@ -114,6 +114,25 @@ impl SpaceControl {
     /// needs no look at each dirty file.
     pub(crate) fn certain_space(&self) -> Space {
         self.space_beside(self.dirty.block_count() as u64)
+    }
+
+    /// Returns the least number of segments that would hold the present content of the volume, dirty data included.
+    pub(crate) fn least_segments(&self) -> u32 {
+        let space = self.space();
+        let used = space.total_blocks.saturating_sub(space.free_blocks);
+        let layout = self.superblock.layout();
+        let fits = |segment_count: u32| {
+            let layout = Layout { segment_count, ..layout };
+            let kept = self.behaviour.withheld_blocks(&layout);
+            self.behaviour.capacity_blocks(&layout) >= used + kept
+        };
+        // The capacity grows with the segments.
+        let (mut low, mut high) = (SEGMENTS_MIN, layout.segment_count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if fits(middle) { high = middle } else { low = middle + 1 }
+        }
+        low
     }
 
     fn space_beside(&self, dirty_blocks: u64) -> Space {

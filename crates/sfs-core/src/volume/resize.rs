@@ -73,6 +73,16 @@ impl Volume {
         self.superblocks.after(self.grow_to(block_count, nonce))
     }
 
+    /// Returns the least number of blocks of a volume with this segment size that would hold the present content, as the
+    /// free space counts it. Cleaning such a volume would be slow, and nothing could be added.
+    pub fn least_block_count(&self) -> u64 {
+        let (layout, least) = (self.layout(), self.space.least_segments());
+        match least == layout.segment_count {
+            true => layout.block_count,
+            false => layout.blocks_for(least),
+        }
+    }
+
     fn grow_to(&self, block_count: Option<u64>, nonce: u64) -> Result<Resized, ResizeError> {
         self.health.check_writable()?;
         let device_blocks = self.superblocks.device().refresh_block_count().map_err(Error::from)?;
