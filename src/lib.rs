@@ -5,7 +5,7 @@
 //!
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
-//! 1. one module for each task of a program: [`remount`], [`resize`], [`unmount`], [`stat`], [`mount_session`];
+//! 1. one module for each task of a program: [`image`], [`remount`], [`resize`], [`unmount`], [`stat`], [`mount_session`];
 //! 2. `control`: the socket between those programs and the daemon of a mount; `waiting_requests`;
 //! 3. [`stat_report`]: the numbers of a volume; `resize_report`: changes of its size;
 //! 4. [`transport`]: carries requests between the kernel and the shell;
@@ -21,6 +21,7 @@ mod control;
 pub mod exit_error;
 mod file_clock;
 mod fuse;
+pub mod image;
 mod kernel_release;
 mod logging;
 mod memory_budget;

@@ -1,15 +1,15 @@
-//! `sfs-ctl`: shows the state of a volume, and changes its size.
+//! `sfs-ctl`: shows the state of a volume, changes its size, and copies it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use sfs::{ExitError, resize, stat};
+use sfs::{ExitError, image, resize, stat};
 use sfs_system::parse_size;
 
 #[derive(Parser)]
 #[command(name = "sfs-ctl", version, disable_version_flag = true)]
-/// Shows the state of an SFS volume, and changes its size.
+/// Shows the state of an SFS volume, changes its size, and copies it.
 struct Arguments {
     #[command(subcommand)]
     command: CtlCommand,
@@ -43,6 +43,35 @@ enum CtlCommand {
         #[arg(value_parser = parse_size)]
         size: Option<u64>,
     },
+    /// Copies a volume that is not mounted, without its free segments
+    #[command(subcommand)]
+    Image(ImageCommand),
+}
+
+#[derive(Subcommand)]
+enum ImageCommand {
+    /// Saves a volume to a file. Every part of the copy has a checksum
+    Save {
+        /// Block device or image file of the volume
+        device: PathBuf,
+        /// File to write, or - for the standard output
+        file: PathBuf,
+        /// Overwrite the file
+        #[arg(short, long)]
+        force: bool,
+    },
+    /// Restores a saved volume, with its UUID, to a device that is at least as large as the volume; 'sfs-ctl resize' then
+    /// uses the rest of the device. A file is verified before the device is touched. If the standard input turns out
+    /// to be damaged, the device holds no volume
+    Restore {
+        /// File that 'image save' has written, or - for the standard input
+        file: PathBuf,
+        /// Block device or image file; a file that does not exist is made
+        device: PathBuf,
+        /// Overwrite the content of the device
+        #[arg(short, long)]
+        force: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -58,6 +87,17 @@ fn main() -> ExitCode {
         CtlCommand::Resize { path, size } => {
             let report = resize::resize(&path, size)?;
             print(&format!("{}: {report}", path.display()))
+        }
+        CtlCommand::Image(ImageCommand::Save { device, file, force }) => {
+            let copied = image::save(&device, &file, force)?;
+            match file.as_os_str() == "-" {
+                true => Ok(()),
+                false => print(&format!("{}: saved {copied}", file.display())),
+            }
+        }
+        CtlCommand::Image(ImageCommand::Restore { file, device, force }) => {
+            let copied = image::restore(&file, &device, force)?;
+            print(&format!("{}: restored {copied}", device.display()))
         }
     })
 }

@@ -30,3 +30,4 @@ pub use options::{MkfsOptions, SegmentSize};
 pub use plan::{Identity, VolumePlan, segment_size_for};
 pub use probe::{Fault, Verdict, probe};
 pub use sfs_system::{Human, output, parse_size};
+pub use wipe::erase_volume;

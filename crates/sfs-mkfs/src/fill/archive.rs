@@ -26,12 +26,21 @@ const READ_LEN: usize = 1 << 20;
 pub(super) fn fill(writer: &mut TreeWriter, source: &Path, opened: File) -> Result<(), FillError> {
     let mut reader = EntryReader::new(BufReader::with_capacity(READ_LEN, opened));
     let mut buffer = vec![0; READ_LEN];
-    while let Some(entry) = reader.next().map_err(|reason| FillError::new(source, reason))? {
-        let path = PathBuf::from(std::ffi::OsStr::from_bytes(&entry.name));
+    loop {
+        let entry = match reader.next() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return Ok(()),
+            Err(reason) if reader.name().is_empty() => return Err(FillError::new(source, reason)),
+            Err(reason) => return Err(FillError::new(&as_path(reader.name()), reason)),
+        };
+        let path = as_path(&entry.name);
         let mut copy = EntryCopy { writer, reader: &mut reader, buffer: &mut buffer };
         copy.entry(&path, entry).map_err(|reason| FillError::new(&path, reason))?;
     }
-    Ok(())
+}
+
+fn as_path(name: &[u8]) -> PathBuf {
+    PathBuf::from(std::ffi::OsStr::from_bytes(name))
 }
 
 struct EntryCopy<'a, R: Read> {

@@ -60,6 +60,8 @@ pub(super) struct EntryReader<R> {
     /// Records for all following entries.
     global: PaxRecords,
     is_first: bool,
+    /// Name of the present entry, once it is known.
+    name: Vec<u8>,
 }
 
 /// What headers before an entry say about it.
@@ -73,7 +75,7 @@ struct Extensions {
 impl<R: Read> EntryReader<R> {
     pub(super) fn new(source: R) -> Self {
         let global = PaxRecords::default();
-        Self { source: source.take(0), padding: 0, global, is_first: true }
+        Self { source: source.take(0), padding: 0, global, is_first: true, name: Vec::new() }
     }
 
     /// Returns the rest of the present entry's content.
@@ -81,9 +83,15 @@ impl<R: Read> EntryReader<R> {
         &mut self.source
     }
 
+    /// Returns the name of the present entry; an empty one before it is known.
+    pub(super) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
     /// Skips the rest of the present entry, and returns the next one; `None` at the end of the archive.
     pub(super) fn next(&mut self) -> Result<Option<Entry>, FillReason> {
         let mut extensions = Extensions { pax: self.global.clone(), ..Extensions::default() };
+        self.name.clear();
         while let Some(header) = self.header()? {
             let size = header.entry_size().map_err(|_| FillReason::Number("size"))?;
             match header.entry_type() {
@@ -118,6 +126,7 @@ impl<R: Read> EntryReader<R> {
             Some(name) => name.to_vec(),
             None => name.unwrap_or_else(|| header.path_bytes().into_owned()),
         };
+        self.name.clone_from(&name);
         let link = || {
             let of_header = || header.link_name_bytes().map_or_else(Vec::new, |name| name.into());
             pax.get("linkpath").map(<[u8]>::to_vec).or(link).unwrap_or_else(of_header)
