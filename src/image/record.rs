@@ -5,6 +5,7 @@
 
 use std::io::{self, Read, Write};
 
+use sfs_core::format::{LOCATOR_ADDRESS, SUPERBLOCK_ADDRESS};
 use sfs_device::{BLOCK_SIZE, Block, DeviceError};
 
 /// Beginning of an image.
@@ -264,9 +265,15 @@ impl<'a> ImageReader<'a> {
         let is_sound = match kind {
             RecordKind::End => count == 0 && address == self.blocks,
             RecordKind::Blocks | RecordKind::Zeros => {
+                // A superblock has a record of its own, which a restore holds back until the end.
+                let superblocks = [SUPERBLOCK_ADDRESS, LOCATOR_ADDRESS, self.block_count - 1];
                 let end = address.checked_add(count.into());
                 (1..=RECORD_BLOCKS_MAX as u32).contains(&count)
-                    && end.is_some_and(|end| end <= self.block_count)
+                    && end.is_some_and(|end| {
+                        let has_superblock =
+                            superblocks.iter().any(|at| (address..end).contains(at));
+                        end <= self.block_count && (count == 1 || !has_superblock)
+                    })
             }
         };
         let is_next = bytes.starts_with(b"SFSr") && number(24) == self.number && is_sound;
