@@ -15,8 +15,8 @@ use crate::control::{ControlClient, ControlReply, ControlRequest};
 use crate::exit_error::ExitError;
 use crate::file_clock;
 use crate::mount;
+use crate::resize_report;
 pub use crate::resize_report::ResizeReport;
-use crate::resize_report::grow;
 use crate::volume_path::{VolumePath, find};
 
 /// Longest wait for a daemon that resizes its volume.
@@ -60,8 +60,8 @@ fn of_device(path: &Path, bytes: Option<u64>) -> Result<ResizeReport, ExitError>
     let volume = Volume::open(device.clone(), options, file_clock::now())
         .map_err(|error| mount::explain(&error, path, &device))?;
     let shown = path.display();
-    let resized =
-        grow(&volume, bytes).map_err(|error| ExitError::mount(format_args!("{shown}: {error}")));
+    let resized = resize_report::resize(&volume, bytes)
+        .map_err(|error| ExitError::mount(format_args!("{shown}: {error}")));
     let closed = volume.close();
     let resized = resized?;
     closed.map_err(|error| ExitError::mount(format_args!("{shown}: {error}; run sfs-fsck")))?;

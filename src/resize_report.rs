@@ -63,6 +63,16 @@ pub(crate) fn grow(volume: &Volume, bytes: Option<u64>) -> Result<ResizeReport, 
     Ok(volume.grow_volume(blocks, nonce())?.into())
 }
 
+/// Resizes an open volume that nobody else uses to `bytes` bytes, or to the size of its device.
+pub(crate) fn resize(volume: &Volume, bytes: Option<u64>) -> Result<ResizeReport, ResizeError> {
+    match bytes.map(|bytes| bytes / BLOCK_SIZE as u64) {
+        Some(blocks) if blocks < volume.layout().block_count => {
+            Ok(volume.shrink_volume(blocks, nonce())?.into())
+        }
+        _ => grow(volume, bytes),
+    }
+}
+
 /// Returns a random number.
 fn nonce() -> u64 {
     // A UUID of version 4 has six bits that are not random; two halves make a number without them.

@@ -62,12 +62,14 @@ pub enum Recipe {
     SetLabel(&'static str),
     /// Growth of the volume by this many segments.
     Grow(u32),
+    /// Growth by this many segments, and loss of one of them.
+    GrowAndShrink(u32),
 }
 
 use Recipe::{
-    Chmod, Create, Exchange, Grow, Link, MakeDirectory, MakePipe, MakeUnnamed, Publish,
-    RemoveDirectory, RemoveXattr, Rename, Replace, Rewrite, SetLabel, SetXattr, Symlink, Truncate,
-    Unlink, UnlinkOpen, Whiteout, Write, WriteBack,
+    Chmod, Create, Exchange, Grow, GrowAndShrink, Link, MakeDirectory, MakePipe, MakeUnnamed,
+    Publish, RemoveDirectory, RemoveXattr, Rename, Replace, Rewrite, SetLabel, SetXattr, Symlink,
+    Truncate, Unlink, UnlinkOpen, Whiteout, Write, WriteBack,
 };
 
 /// All operations with all their arguments.
@@ -138,6 +140,7 @@ pub const RECIPES: &[Recipe] = &[
     SetLabel("a name"),
     Grow(1),
     Grow(4),
+    GrowAndShrink(3),
 ];
 
 /// Sync that follows an operation. The core makes no difference between `fsync` and `fdatasync`.
@@ -304,6 +307,10 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Volum
         SetLabel(name) => {
             vec![VolumeOperation::SetLabel { label: Label::new(name).expect("a label") }]
         }
+        GrowAndShrink(segments) => vec![
+            VolumeOperation::Grow { segments, nonce: seed },
+            VolumeOperation::Shrink { segments: 1, nonce: seed + 1 },
+        ],
         Grow(segments) => vec![VolumeOperation::Grow { segments, nonce: seed }],
         MakeUnnamed => vec![VolumeOperation::MakeUnnamed { parent: ROOT_INO, mode: FILE }],
         Link(from, to) => {
@@ -365,7 +372,7 @@ fn target(recipe: Recipe) -> &'static str {
         Write(path, ..) | WriteBack(path, ..) | Truncate(path, _) => path,
         Rewrite(path, _) | Replace(path, _) | Publish(path, _) => path,
         MakeUnnamed => UNNAMED,
-        SetLabel(_) | Grow(_) => "/",
+        SetLabel(_) | Grow(_) | GrowAndShrink(_) => "/",
         Unlink(path) | UnlinkOpen(path) | RemoveDirectory(path) => path,
         SetXattr(path, _) | RemoveXattr(path) | Chmod(path) => path,
         Link(_, to) | Rename(_, to) | Exchange(_, to) | Whiteout(_, to) => to,

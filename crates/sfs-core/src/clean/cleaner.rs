@@ -213,8 +213,17 @@ impl Cleaner {
     /// Reads a whole round of the emptiest segments, for a thread that lacks segments. The open segments of data have
     /// `head_room_blocks` of room.
     pub(crate) fn read_round(&self, head_room_blocks: usize) -> CleaningRound {
+        self.read_round_of(Choice::Emptiest, head_room_blocks)
+    }
+
+    /// Reads a round of withheld segments.
+    pub(crate) fn read_withheld(&self, head_room_blocks: usize) -> CleaningRound {
+        self.read_round_of(Choice::Withheld, head_room_blocks)
+    }
+
+    fn read_round_of(&self, choice: Choice, head_room_blocks: usize) -> CleaningRound {
         let mut round = CleaningRound { head_room_blocks, ..CleaningRound::default() };
-        while round.failed.is_none() && self.take_victim(&mut round, Choice::Emptiest) {
+        while round.failed.is_none() && self.take_victim(&mut round, choice) {
             while !round.unread.is_empty() {
                 self.read_part(&mut round);
             }
@@ -318,6 +327,7 @@ impl Cleaner {
         let Chosen { victim, has_waiting } = match choice {
             Choice::Policy => candidates.best(),
             Choice::Emptiest => candidates.emptiest(),
+            Choice::Withheld => candidates.withheld(),
         };
         self.waits_for_checkpoint.store(has_waiting, Ordering::Relaxed);
         let victim = candidates.generation(victim?);

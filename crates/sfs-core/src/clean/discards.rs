@@ -62,7 +62,9 @@ impl Discards {
         let count_max = (DISCARD_LEN_MAX / segment_len) as u32;
         let metadata = self.metadata.read();
         let mut segments = self.segments.lock();
-        let is_clean = |segment: u32| metadata.usage.entry(segment).state == SegmentState::Clean;
+        // The volume may have shrunk since.
+        let entry = |segment: u32| metadata.usage.entries().get(segment as usize);
+        let is_clean = |segment| entry(segment).is_some_and(|e| e.state == SegmentState::Clean);
         let first = std::iter::from_fn(|| segments.pop_first()).find(|first| is_clean(*first))?;
         let mut count = 1;
         while count < count_max && segments.contains(&(first + count)) && is_clean(first + count) {

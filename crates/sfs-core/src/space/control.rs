@@ -420,7 +420,7 @@ impl SpaceControl {
     }
 
     /// Returns the room in the open segments of data, in blocks.
-    fn head_room_blocks(&self, log: &LogState) -> usize {
+    pub(super) fn head_room_blocks(&self, log: &LogState) -> usize {
         let heads = log.heads.iter().filter(|(head, _)| *head != Head::METADATA);
         heads.map(|(head, _)| Batch::head_room_blocks(log, &self.superblock.layout(), head)).sum()
     }

@@ -1,16 +1,16 @@
-//! Resizing: segments are added at the end of a mounted volume.
+//! Resizing: segments are added at the end of a mounted volume, or dropped there once they are empty.
 //!
 //! Areas of the new layout are written beside those of the old one; the superblock then switches between the two.
 //! In this order: a checkpoint and both its slots for the new layout; flush; the new backup; flush; the first
 //! superblock; flush; the locator; flush. Only then is a new segment used. A crash leaves the old or the new
 //! volume, with all data.
 
-use sfs_device::{Block, Stream};
+use sfs_device::{BLOCK_SIZE, Block, Stream};
 use zerocopy::FromZeros;
 
 use super::Volume;
 use crate::Error;
-use crate::format::{ChunkSummary, Layout};
+use crate::format::{ChunkSummary, DataLayout, Layout};
 use crate::log::LogState;
 use crate::mutant::{Mutant, mutated};
 use crate::recovery::policies;
@@ -18,6 +18,9 @@ use crate::writeback::{CheckpointReason, StepError};
 
 /// Number of segments in a row without a chunk of this volume after which no more are looked for behind its end.
 const STRANGE_SEGMENTS: u32 = 1024;
+
+/// Number of segments of the least size for each segment that a refusal adds to it, where emptying has failed.
+const SEGMENTS_PER_MORE: u32 = 16;
 
 /// Change of a volume's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +40,15 @@ pub enum ResizeError {
         /// Number of blocks of the device.
         device_blocks: u64,
     },
+    /// The content of the volume needs more than the size.
+    #[error("the volume is too full to shrink that far: it needs {} bytes", .least_blocks * BLOCK_SIZE as u64)]
+    Occupied {
+        /// Number of blocks that would do.
+        least_blocks: u64,
+    },
+    /// Data is overwritten in place, and cannot be moved.
+    #[error("only a volume with --layout log can shrink: data in place is never moved")]
+    InPlace,
     /// The size is smaller than that of the volume, which is mounted.
     #[error("a mounted volume cannot shrink; unmount it first")]
     ShrinksMounted,
@@ -71,6 +83,56 @@ impl Volume {
         nonce: u64,
     ) -> Result<Resized, ResizeError> {
         self.superblocks.after(self.grow_to(block_count, nonce))
+    }
+
+    /// Moves everything to the front, and drops segments at the end, so that the volume has `block_count` blocks. Nobody else
+    /// may use the volume meanwhile. `nonce` is a random number.
+    ///
+    /// # Errors
+    ///
+    /// [`ResizeError`]; the volume then has its old size and all its data, or writing has ended with an error of the
+    /// device and the next mount finds the volume in the old or the new size.
+    pub fn shrink_volume(&self, block_count: u64, nonce: u64) -> Result<Resized, ResizeError> {
+        self.superblocks.after(self.shrink_to(block_count, nonce))
+    }
+
+    fn shrink_to(&self, block_count: u64, nonce: u64) -> Result<Resized, ResizeError> {
+        self.health.check_writable()?;
+        if self.superblock.data_layout() != DataLayout::Log {
+            return Err(ResizeError::InPlace);
+        }
+        self.sync_all()?;
+        let from = self.layout();
+        let least = self.space.least_segments();
+        // A reserve of its own lets the segments be emptied.
+        let occupied = |more: u32| {
+            let segments = (least + more).min(from.segment_count - 1);
+            ResizeError::Occupied { least_blocks: from.blocks_for(segments) }
+        };
+        if block_count < from.blocks_for(least) && block_count < from.block_count {
+            return Err(occupied(0));
+        }
+        let Some(to) = from.resized(block_count).filter(|to| to.block_count < from.block_count)
+        else {
+            return Ok(Resized { from, to: from });
+        };
+        let mut log = self.log.lock();
+        if mutated(Mutant::ShrinkUnsettled) {
+            self.superblocks.resize(to)?;
+        }
+        self.space.empty_from(&mut log, to.segment_count).map_err(|error| match error {
+            StepError::Shortage(_) => occupied(1 + least / SEGMENTS_PER_MORE),
+            other => other.into(),
+        })?;
+        self.space.make_next_even(&mut log)?;
+        self.use_layout(to)?;
+        self.space.drop_usage_items(&from)?;
+        self.space.checkpoint_for_resize(&mut log, &to, nonce)?;
+        if !mutated(Mutant::ShrinkUnsettled) {
+            self.superblocks.resize(to)?;
+        }
+        self.space.checkpoint_with_reclaim(&mut log, CheckpointReason::Resized)?;
+        Ok(Resized { from, to })
     }
 
     /// Returns the least number of blocks of a volume with this segment size that would hold the present content, as the

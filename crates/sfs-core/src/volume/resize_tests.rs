@@ -202,3 +202,77 @@ fn sizes_that_are_impossible_are_refused() {
     let refused = volume.grow_volume(None, NONCE);
     assert!(matches!(refused, Err(ResizeError::Failed(crate::Error::ReadOnly))), "{refused:?}");
 }
+
+/// Fills a volume of 156 segments to a third, with the data at both ends.
+fn spread_out(device: &Arc<dyn Device>) -> Volume {
+    make_as(device, 5000, DataLayout::Log);
+    let volume = open(device.clone());
+    for no in 0..30 {
+        let file = create(&volume, &format!("file {no}"));
+        put(&volume, file, 0, 130, no).expect("there is room");
+        volume.sync_all().expect("a sync");
+    }
+    let caller = &crate::fixture::CALLER;
+    for no in (0..30).filter(|no| no % 3 > 0) {
+        volume.unlink(ROOT_INO, format!("file {no}").as_bytes(), caller).expect("a file");
+    }
+    volume
+}
+
+fn expect_spread_out(volume: &Volume) {
+    for no in (0..30).step_by(3) {
+        assert!(content(volume, &format!("file {no}")) == vec![no; 130 * 4096], "{no}");
+    }
+}
+
+#[test]
+fn a_volume_shrinks_to_what_its_content_needs_and_no_further() {
+    let device: Arc<dyn Device> = Arc::new(RamDevice::new(5000));
+    let volume = spread_out(&device);
+    let refused = volume.shrink_volume(1700, NONCE).expect_err("the content does not fit");
+    let ResizeError::Occupied { least_blocks } = refused else { panic!("{refused:?}") };
+    assert!((1700..2600).contains(&least_blocks), "{least_blocks}");
+    expect_spread_out(&volume);
+    let resized = volume.shrink_volume(least_blocks, NONCE).expect("the volume shrinks");
+    assert_eq!(resized.to.block_count, least_blocks);
+    assert_eq!(volume.audit().expect("an audit"), []);
+    drop(volume);
+    for _ in 0..2 {
+        let volume = open(device.clone());
+        assert_eq!(volume.layout(), resized.to);
+        expect_spread_out(&volume);
+        assert_eq!(volume.audit().expect("an audit"), []);
+        volume.close().expect("the volume closes");
+    }
+    let volume = open(device.clone());
+    volume.grow_volume(None, NONCE).expect("the volume grows again");
+    assert_eq!(volume.layout().segment_count, resized.from.segment_count);
+    expect_spread_out(&volume);
+    let same = volume.shrink_volume(5000, NONCE).expect("nothing to do");
+    assert_eq!(same.from, same.to);
+    let device: Arc<dyn Device> = Arc::new(RamDevice::new(5000));
+    make_as(&device, 5000, DataLayout::BlockGroup);
+    let refused = open(device).shrink_volume(4000, NONCE);
+    assert!(matches!(refused, Err(ResizeError::InPlace)), "{refused:?}");
+}
+
+#[test]
+fn a_crash_at_every_request_of_a_shrinking_leaves_the_data() {
+    let device = Arc::new(RecordingDevice::new(RamDevice::new(5000), Keep::Contents));
+    let shared: Arc<dyn Device> = device.clone();
+    let volume = spread_out(&shared);
+    volume.sync_all().expect("a sync");
+    let base = device.inner().snapshot();
+    device.take_events();
+    volume.shrink_volume(3000, NONCE).expect("the volume shrinks");
+    let events = device.take_events();
+    let mut sizes = std::collections::BTreeSet::new();
+    for end in 0..=events.len() {
+        let volume = open(Arc::new(image_after(&base, &events[..end])));
+        sizes.insert(volume.layout().segment_count);
+        expect_spread_out(&volume);
+        assert!(volume.remembered().is_empty(), "after {end}: {:?}", volume.remembered());
+        assert_eq!(volume.audit().expect("an audit"), [], "after {end}");
+    }
+    assert_eq!(sizes.len(), 2, "both sizes occur");
+}

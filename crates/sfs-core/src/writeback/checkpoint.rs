@@ -61,6 +61,8 @@ pub(crate) enum CheckpointReason {
     },
     /// The layout has changed.
     Resized,
+    /// Segments at the end of a volume that shrinks are being emptied.
+    Emptying,
 }
 
 impl CheckpointReason {
@@ -252,7 +254,7 @@ impl Checkpointer {
         self.prepare_usage(log, metadata, unused.iter().map(|(_, at)| at.segment))?;
         let layout = &self.superblock.layout();
         let count = metadata.tree.dirty_count();
-        if Batch::opens(log, layout, Head::METADATA, count, 0) > metadata.usage.clean_count() {
+        if opened_segments(log, metadata, layout, count) > metadata.usage.clean_count() {
             return Err(Shortage.into());
         }
         // After the shortage check: a checkpoint that is not written leaves every head as it was.
@@ -353,7 +355,7 @@ impl Checkpointer {
         loop {
             let count = metadata.tree.dirty_count();
             let old: Vec<u64> = metadata.tree.old_addresses().collect();
-            let opens = Batch::opens(log, layout, Head::METADATA, count, 0);
+            let opens = opened_segments(log, metadata, layout, count);
             let mut touched: Vec<u32> = metadata.usage.clean().take(opens).collect();
             touched.extend(old.iter().filter_map(|address| layout.segment_of(*address)));
             touched.extend(log.heads.get(Head::METADATA).map(|head| head.segment));
@@ -397,7 +399,16 @@ impl Checkpointer {
     }
 }
 
-/// Returns the open heads that no block will go to. A shortage needs the room in every open segment.
+/// Returns the number of segments that `count` nodes may open. The head of metadata is closed first if its segment is
+/// withheld, and its room is lost.
+fn opened_segments(log: &LogState, metadata: &Metadata, layout: &Layout, count: usize) -> usize {
+    let head = log.heads.get(Head::METADATA);
+    let is_closed = head.is_some_and(|at| metadata.usage.is_withheld(at.segment));
+    Batch::opens(log, layout, Head::METADATA, count, 0) + usize::from(is_closed)
+}
+
+/// Returns the open heads that no block will go to: heads of unused groups, and those in withheld segments. A shortage
+/// needs the room in every open segment.
 fn unused_heads(
     log: &LogState,
     metadata: &Metadata,
@@ -406,5 +417,8 @@ fn unused_heads(
     if reason.is_shortage() {
         return Vec::new();
     }
-    log.heads.unused(|group| metadata.grouping.is_in_use(group)).collect()
+    let withheld = log.heads.iter().filter(|(_, at)| metadata.usage.is_withheld(at.segment));
+    let unused = log.heads.unused(|group| metadata.grouping.is_in_use(group));
+    let others = unused.filter(|(_, at)| !metadata.usage.is_withheld(at.segment));
+    withheld.chain(others).collect()
 }

@@ -100,6 +100,12 @@ pub enum VolumeOperation {
         segments: u32,
         nonce: u64,
     },
+    /// Loss of segments at the end of the volume, durable when the operation returns. A volume that is too full stays as it
+    /// is.
+    Shrink {
+        segments: u32,
+        nonce: u64,
+    },
     /// All background work that is due after `millis` milliseconds.
     Work {
         millis: u64,
@@ -199,10 +205,13 @@ impl Chooser<'_> {
             82..=83 => VolumeOperation::List { ino: self.directory(), seed: self.random.draw() },
             84..=88 => VolumeOperation::SyncFile { ino: self.ino() },
             89 => VolumeOperation::SyncAll,
-            90 if self.random.one_in(2) => VolumeOperation::Grow {
-                segments: 1 + self.random.below(3) as u32,
-                nonce: self.random.draw(),
-            },
+            90 if self.random.one_in(2) => {
+                let (segments, nonce) = (1 + self.random.below(3) as u32, self.random.draw());
+                match self.random.one_in(3) {
+                    true => VolumeOperation::Shrink { segments, nonce },
+                    false => VolumeOperation::Grow { segments, nonce },
+                }
+            }
             90 => VolumeOperation::SetLabel { label: self.label() },
             91..=98 => {
                 VolumeOperation::Work { millis: self.random.pick(&[0, 10, 300, 600, 6000, 40_000]) }

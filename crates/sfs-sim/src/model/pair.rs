@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use sfs_core::format::{ROOT_INO, Timestamp};
+use sfs_core::format::{ROOT_INO, SEGMENTS_MIN, Timestamp};
 use sfs_core::request::{Caller, FileEntry, VolumeOptions};
 use sfs_core::{Error, ResizeError, Resized, Volume};
 use sfs_device::Device;
@@ -241,6 +241,7 @@ impl VolumePair {
                 self.reference.label = *label;
             }
             VolumeOperation::Grow { segments, nonce } => self.grow(*segments, *nonce)?,
+            VolumeOperation::Shrink { segments, nonce } => self.shrink(*segments, *nonce)?,
             VolumeOperation::Work { millis } => {
                 self.millis += millis;
                 settle(self.volume(), self.now())?;
@@ -269,6 +270,23 @@ impl VolumePair {
             Err(ResizeError::TooFull) => Ok(()),
             Err(ResizeError::Failed(error)) => Err(error),
             Err(refused) => panic!("a growth that fits is refused: {refused}"),
+        }
+    }
+
+    /// Shrinks the volume by `segments`, if its content allows that.
+    fn shrink(&self, segments: u32, nonce: u64) -> Result<(), Error> {
+        let from = self.volume().layout();
+        let blocks = from.blocks_for((from.segment_count - segments).max(SEGMENTS_MIN));
+        match self.volume().shrink_volume(blocks, nonce) {
+            Ok(Resized { to, .. }) => {
+                assert!(to.block_count <= from.block_count);
+                Ok(())
+            }
+            Err(ResizeError::TooFull | ResizeError::Occupied { .. } | ResizeError::InPlace) => {
+                Ok(())
+            }
+            Err(ResizeError::Failed(error)) => Err(error),
+            Err(refused) => panic!("a shrinking is refused: {refused}"),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use sfs_core::format::{DataLayout, FileKind, Inode, ROOT_INO};
+use sfs_core::format::{DataLayout, FileKind, Inode, ROOT_INO, SEGMENTS_MIN};
 use sfs_core::request::VolumeOptions;
 use sfs_core::{Error, ResizeError, Volume};
 use sfs_device::Device;
@@ -157,6 +157,15 @@ pub(crate) fn check_image(witness: &Witness, image: &CowImage) -> Result<usize, 
     }
 }
 
+fn shrink(volume: &Volume, segments: u32, nonce: u64) -> Result<(), Error> {
+    let layout = volume.layout();
+    let blocks = layout.blocks_for((layout.segment_count - segments).max(SEGMENTS_MIN));
+    match volume.shrink_volume(blocks, nonce) {
+        Err(ResizeError::Failed(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 fn grow(volume: &Volume, segments: u32, nonce: u64) -> Result<(), Error> {
     let layout = volume.layout();
     let blocks = layout.blocks_for(layout.segment_count + segments);
@@ -208,6 +217,7 @@ fn perform(volume: &Volume, operation: &VolumeOperation, millis: u64) -> Result<
         | VolumeOperation::Read { .. } => Ok(()),
         VolumeOperation::SetLabel { label } => volume.set_label(*label),
         VolumeOperation::Grow { segments, nonce } => grow(volume, *segments, *nonce),
+        VolumeOperation::Shrink { segments, nonce } => shrink(volume, *segments, *nonce),
         VolumeOperation::Seek { .. }
         | VolumeOperation::List { .. }
         | VolumeOperation::Reopen { .. } => Ok(()),
