@@ -7,7 +7,6 @@ mod record;
 mod restore;
 mod save;
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -16,33 +15,16 @@ use std::sync::Arc;
 use sfs_core::Volume;
 use sfs_core::request::VolumeOptions;
 use sfs_device::{Access, BLOCK_SIZE, FileDevice, OpenErrorKind};
-use sfs_mkfs::Human;
 use sfs_mkfs::signatures::{Ends, detect};
 
 use crate::exit_error::{self, ExitError};
 use crate::file_clock;
 use crate::mount;
 use crate::volume_path::{VolumePath, find};
-pub use record::ImageError;
+pub use record::{Copied, ImageError};
 
 /// Path that means the standard input or output.
 const STANDARD: &str = "-";
-
-/// A copy that was made or restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copied {
-    /// Number of blocks with content.
-    pub blocks: u64,
-    /// Number of blocks of the volume.
-    pub volume_blocks: u64,
-}
-
-impl fmt::Display for Copied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = |blocks: u64| Human(blocks * BLOCK_SIZE as u64);
-        write!(f, "{} of a volume of {}", bytes(self.blocks), bytes(self.volume_blocks))
-    }
-}
 
 /// Saves the volume at `path`, which must not be mounted, to the file `target`, or to the standard output.
 ///

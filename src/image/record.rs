@@ -3,10 +3,12 @@
 //! The checksum of each record continues that of the one before, so no record can be left out, repeated or moved, and
 //! the last one says that the image is complete.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 
 use sfs_core::format::{LOCATOR_ADDRESS, SUPERBLOCK_ADDRESS};
 use sfs_device::{BLOCK_SIZE, Block, DeviceError};
+use sfs_mkfs::Human;
 
 /// Beginning of an image.
 const MAGIC: [u8; 8] = *b"SFSimage";
@@ -58,6 +60,22 @@ pub enum ImageError {
     /// A file could not be read or written.
     #[error("{0}")]
     Io(#[from] io::Error),
+}
+
+/// A copy that was made or restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// Number of blocks with content.
+    pub blocks: u64,
+    /// Number of blocks of the volume.
+    pub volume_blocks: u64,
+}
+
+impl fmt::Display for Copied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = |blocks: u64| Human(blocks * BLOCK_SIZE as u64);
+        write!(f, "{} of a volume of {}", bytes(self.blocks), bytes(self.volume_blocks))
+    }
 }
 
 /// Header of an image.
@@ -216,7 +234,7 @@ impl<'a> ImageReader<'a> {
     }
 
     /// Reads the next record into `content`, which has room for the longest one; `None` at the end of a complete image.
-    /// What is returned has its checksum, and lies within the volume.
+    /// A record that is returned has its checksum, and lies within the volume.
     pub(super) fn next(&mut self, content: &mut [Block]) -> Result<Option<Record>, ImageError> {
         let number = self.number;
         let cut_off = |error: io::Error| match error.kind() {

@@ -7,8 +7,7 @@ use sfs_core::format::{LOCATOR_ADDRESS, SUPERBLOCK_ADDRESS, Superblock};
 use sfs_device::{BLOCK_SIZE, Block, Device, Stream};
 
 pub(super) use super::record::read_header;
-use super::record::{ImageHeader, ImageReader, RECORD_BLOCKS_MAX, RecordKind};
-use super::{Copied, ImageError};
+use super::record::{Copied, ImageError, ImageHeader, ImageReader, RECORD_BLOCKS_MAX, RecordKind};
 
 /// Reason why an image was not restored.
 pub(super) struct Failure {

@@ -6,8 +6,7 @@ use sfs_core::Volume;
 use sfs_core::format::{LOCATOR_ADDRESS, SUPERBLOCK_ADDRESS};
 use sfs_device::{Block, Device};
 
-use super::record::{ImageHeader, ImageWriter, RECORD_BLOCKS_MAX};
-use super::{Copied, ImageError};
+use super::record::{Copied, ImageError, ImageHeader, ImageWriter, RECORD_BLOCKS_MAX};
 
 /// Writes the `volume` on `device`, to which nothing is written meanwhile, to `out`.
 pub(super) fn save(

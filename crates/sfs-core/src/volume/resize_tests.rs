@@ -211,6 +211,7 @@ fn spread_out(device: &Arc<dyn Device>) -> Volume {
         let file = create(&volume, &format!("file {no}"));
         put(&volume, file, 0, 130, no).expect("there is room");
         volume.sync_all().expect("a sync");
+        volume.forget(file, 1);
     }
     let caller = &crate::fixture::CALLER;
     for no in (0..30).filter(|no| no % 3 > 0) {

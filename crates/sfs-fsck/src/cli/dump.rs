@@ -90,6 +90,7 @@ fn show_superblock(superblock: &Superblock) -> Value {
             "read_only_compatible": format!("{:#x}", features.read_only_compatible),
             "incompatible": format!("{:#x}", features.incompatible),
         },
+        "hash_key_from_seed": features.has_key_from_seed(),
         "uuid": uuid,
         "label": superblock.label.as_str(),
         "block_count": layout.block_count,

@@ -64,7 +64,7 @@ pub(super) struct EntryReader<R> {
     name: Vec<u8>,
 }
 
-/// What headers before an entry say about it.
+/// Statements about an entry in the headers before it.
 #[derive(Default)]
 struct Extensions {
     name: Option<Vec<u8>>,
