@@ -63,7 +63,7 @@ const REFUSED: [(&str, &str); 12] = [
 const NO_QUOTAS: &str = "SFS has no quotas; leave it out";
 
 /// Names of the options that a list for SFS may have, for suggestions.
-const KNOWN: [&str; 43] = [
+const KNOWN: [&str; 45] = [
     "ro",
     "rw",
     "suid",
@@ -91,6 +91,8 @@ const KNOWN: [&str; 43] = [
     "users",
     "discard",
     "nodiscard",
+    "grow",
+    "nogrow",
     "writeback",
     "nowriteback",
     "allow_other",
@@ -114,7 +116,7 @@ const LETTERS_MAX: usize = 2;
 
 /// Options of SFS, for the message about an unknown option.
 const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
-                    nodiscard, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
+                    nodiscard, grow, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
                     cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, threads=N, \
                     allow_other, errors=continue|remount-ro";
 

@@ -256,7 +256,14 @@ impl SuperblockStore {
     /// Those of [`SuperblockCopies::resize`]: the next mount finds the new layout or the old one.
     pub(crate) fn resize(&self, layout: Layout) -> Result<()> {
         let resized = self.copies.lock().resize(&*self.device, layout);
-        resized.map_err(|error| self.failed(error))
+        resized.map_err(|error| match error {
+            Error::Device(error) => self.health.fail(error),
+            other => {
+                // The last checkpoints are where only the new layout finds them.
+                self.health.shut_down();
+                other
+            }
+        })
     }
 
     /// Returns the device, as the rest of the volume does not use it: without the bounds of the layout.
@@ -268,14 +275,10 @@ impl SuperblockStore {
     fn change_by_user(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         self.health.check_writable()?;
         let changed = self.change(change);
-        self.after(changed.map_err(|error| self.failed(error)))
-    }
-
-    fn failed(&self, error: Error) -> Error {
-        match error {
+        self.after(changed.map_err(|error| match error {
             Error::Device(error) => self.health.fail(error),
             other => other,
-        }
+        }))
     }
 
     fn change(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {

@@ -10,7 +10,7 @@ use zerocopy::FromZeros;
 
 use super::Volume;
 use crate::Error;
-use crate::format::{ChunkSummary, DataLayout, Layout};
+use crate::format::{ChunkSummary, DataLayout, Layout, TableSegments};
 use crate::log::LogState;
 use crate::mutant::{Mutant, mutated};
 use crate::recovery::policies;
@@ -52,7 +52,8 @@ pub enum ResizeError {
     /// The size is smaller than that of the volume, which is mounted.
     #[error("a mounted volume cannot shrink; unmount it first")]
     ShrinksMounted,
-    /// The volume has too few free segments for the checkpoint of a resize.
+    /// The volume has too few free segments for the checkpoint of a resize, or its checkpoints have no room for one more
+    /// record beside those of newer programs.
     #[error("the volume is too full to be resized; delete something first")]
     TooFull,
     /// The resize failed, or the volume cannot be changed.
@@ -117,6 +118,7 @@ impl Volume {
             return Ok(Resized { from, to: from });
         };
         let mut log = self.log.lock();
+        refuse_without_room(&log)?;
         if mutated(Mutant::ShrinkUnsettled) {
             self.superblocks.resize(to)?;
         }
@@ -160,6 +162,7 @@ impl Volume {
             let shrinks = block_count < from.block_count;
             return if shrinks { Err(ResizeError::ShrinksMounted) } else { Ok(unchanged) };
         };
+        refuse_without_room(&log)?;
         self.erase_stale_chunks(&from, &to)?;
         self.space.checkpoint_for_resize(&mut log, &to, nonce)?;
         self.switch_layout(&mut log, to)?;
@@ -216,4 +219,11 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+/// Refuses a resize if records of newer programs leave no room for the number of segments of the usage table.
+fn refuse_without_room(log: &LogState) -> Result<(), ResizeError> {
+    let mut extensions = log.extensions.clone();
+    TableSegments(1).put_into(&mut extensions);
+    if TableSegments::is_in(&extensions) { Ok(()) } else { Err(ResizeError::TooFull) }
 }

@@ -311,15 +311,16 @@ impl Checkpointer {
     ) -> CheckpointRecord {
         let written = self.counters.snapshot();
         let mut extensions = log.extensions.clone();
+        TableSegments::remove_from(&mut extensions);
+        // Before the records that can do without room.
+        if matches!(reason, CheckpointReason::Resizing { .. }) && !mutated(Mutant::ResizeUnsaid) {
+            let segments = metadata.usage.entries().len() as u32;
+            TableSegments(segments).put_into(&mut extensions);
+        }
         self.health.put_into(&mut extensions);
         match metadata.known_file_count() {
             Some(count) => count.put_into(&mut extensions),
             None => FileCount::remove_from(&mut extensions),
-        }
-        TableSegments::remove_from(&mut extensions);
-        if matches!(reason, CheckpointReason::Resizing { .. }) && !mutated(Mutant::ResizeUnsaid) {
-            let segments = metadata.usage.entries().len() as u32;
-            TableSegments(segments).put_into(&mut extensions);
         }
         CheckpointRecord {
             number,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use sfs_core::format::{ROOT_INO, Timestamp};
 
-use super::tree_writer::{DIRECTORY, REGULAR, SourceAttributes, TreeWriter};
+use super::tree_writer::{DIRECTORY, REGULAR, SourceAttributes, TreeWriter, Xattrs};
 use super::{FillError, FillReason};
 
 /// Number of bytes of a file that are read at once: whole blocks.
@@ -191,7 +191,7 @@ fn as_path(name: &[u8]) -> PathBuf {
 
 /// Returns the extended attributes of `directory`, or of its entry `name`, in the order of their names. The path
 /// through /proc leads to the directory whatever its name is now.
-fn xattrs(directory: &File, name: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, io::Error> {
+fn xattrs(directory: &File, name: Option<&[u8]>) -> Result<Xattrs, io::Error> {
     let mut path = format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd()).into_bytes();
     // The last component is not followed, so that of a directory is its own dot.
     path.push(b'/');
@@ -219,7 +219,7 @@ fn xattrs(directory: &File, name: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Vec<u8>
     Ok(found)
 }
 
-fn attributes(stat: &Stat, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> SourceAttributes {
+fn attributes(stat: &Stat, xattrs: Xattrs) -> SourceAttributes {
     SourceAttributes {
         permissions: stat.st_mode & 0o7777,
         uid: stat.st_uid,

@@ -20,6 +20,9 @@ const FILES_PER_WORK: u64 = 256;
 pub(super) const REGULAR: u32 = 0o100_000;
 pub(super) const DIRECTORY: u32 = 0o040_000;
 
+/// Names and values of extended attributes.
+pub(super) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Attributes of a file in the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SourceAttributes {
@@ -28,8 +31,7 @@ pub(super) struct SourceAttributes {
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) mtime: Timestamp,
-    /// Names and values.
-    pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) xattrs: Xattrs,
 }
 
 /// Writer of a tree.

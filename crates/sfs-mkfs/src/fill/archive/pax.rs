@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use sfs_core::format::Timestamp;
 
 use crate::fill::FillReason;
+use crate::fill::tree_writer::Xattrs;
 
 /// Prefix of the keys of extended attributes.
 const XATTR: &[u8] = b"SCHILY.xattr.";
@@ -54,7 +55,7 @@ impl PaxRecords {
     }
 
     /// Returns the extended attributes, in the order of their names.
-    pub(super) fn xattrs(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub(super) fn xattrs(&self) -> Xattrs {
         let named = |(key, value): (&Vec<u8>, &Vec<u8>)| {
             Some((key.strip_prefix(XATTR)?.to_vec(), value.clone()))
         };
