@@ -129,3 +129,35 @@ fn an_unmounted_volume_grows() {
     volume.check();
     expect_refusal(volume.scratch.path(), &[], "not a mount point");
 }
+
+#[test]
+fn an_unmounted_volume_shrinks_and_keeps_its_files() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let mount = volume.mount("");
+    for no in 0..40 {
+        let name = format!("{no}");
+        fs::write(mount.dir.join(&name), content(&name, 1, 1 << 20)).expect("a file");
+    }
+    for no in (0..40).filter(|no| no % 4 > 0) {
+        fs::remove_file(mount.dir.join(format!("{no}"))).expect("a file");
+    }
+    mount.unmount();
+    expect_refusal(&volume.device, &["9M"], "the volume is too full to shrink that far: it needs");
+    let line = expect_resize(&volume.device, &["32M"]);
+    assert!(line.contains("shrunk from 64 MiB to 32 MiB"), "{line}");
+    volume.check();
+    // The end of the device is no longer used.
+    set_len(&volume.device, 32 * MIB);
+    volume.check();
+    let mount = volume.mount("");
+    for no in (0..40).step_by(4) {
+        let name = format!("{no}");
+        assert!(fs::read(mount.dir.join(&name)).expect("a file") == content(&name, 1, 1 << 20));
+    }
+    mount.unmount();
+    let placed = TestVolume::placed("64M", "clock-space");
+    expect_refusal(&placed.device, &["32M"], "only a volume with --layout log can shrink");
+}

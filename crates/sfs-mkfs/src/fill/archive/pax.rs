@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn values_may_have_line_breaks_and_times_may_be_negative() {
         let mut records = PaxRecords::default();
-        records.add(b"28 SCHILY.xattr.user.x=a\nb=\0\n14 mtime=-1.5\n").expect("records");
+        records.add(b"29 SCHILY.xattr.user.x=a\nb=\0\n14 mtime=-1.5\n").expect("records");
         assert_eq!(records.xattrs(), [(b"user.x".to_vec(), b"a\nb=\0".to_vec())]);
         let time = records.time("mtime").expect("a time");
         assert_eq!(time, Some(Timestamp { secs: -2, nanos: 500_000_000 }));
