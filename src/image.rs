@@ -1,6 +1,6 @@
 //! `sfs-ctl image`: copies of a volume that have its used segments only.
 //!
-//! [`save`] reads a volume that is not mounted; the copy is a stream of checksummed records ([`record`]). [`restore`]
+//! [`save`] reads a volume that is not mounted; the copy is a stream of checksummed records (`record`). [`restore`]
 //! writes such a stream to a device, the superblocks last. Whatever goes wrong before that, the device has no volume.
 
 mod record;
