@@ -132,6 +132,10 @@ impl Freezer {
         self.gate.clone()
     }
 
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.state.frozen.lock().is_some()
+    }
+
     /// Freezes the mount for at most `timeout`.
     pub(crate) fn freeze(&self, timeout: Duration) -> Result<(), ExitError> {
         let device = &self.device;

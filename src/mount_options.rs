@@ -34,6 +34,8 @@ pub struct MountOptions {
     pub sync: SyncPolicy,
     /// Number of threads that serve requests; `None` for a number that suits the machine.
     pub threads: Option<usize>,
+    /// `true` if a volume that is smaller than its device grows when it is mounted.
+    pub grow: bool,
     /// `true` if other users may enter a mount that an ordinary user makes.
     pub allow_other: bool,
 }
@@ -81,6 +83,7 @@ impl Default for MountOptions {
             access_lists: AccessLists::default(),
             sync: SyncPolicy::Never,
             threads: None,
+            grow: false,
             allow_other: false,
         }
     }
@@ -234,6 +237,8 @@ impl MountOptions {
             "nodiscard" => self.volume.discard = false,
             "writeback" => self.writeback = true,
             "nowriteback" => self.writeback = false,
+            "grow" => self.grow = true,
+            "nogrow" => self.grow = false,
             "allow_other" => self.allow_other = true,
             "acl" => self.access_lists = AccessLists::Required,
             "noacl" => self.access_lists = AccessLists::Off,

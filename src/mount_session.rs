@@ -16,8 +16,8 @@ use std::thread::JoinHandle;
 use nix::mount::MntFlags;
 use own_mount::{OwnMount, UnannouncedMount};
 use parking_lot::Mutex;
-use sfs_core::Volume;
 use sfs_core::format::{FORMAT_VERSION, Features};
+use sfs_core::{ResizeError, Volume};
 use sfs_system::memory_limit::MemoryLimit;
 use sfs_system::mountinfo::{self, DeviceNumber};
 
@@ -34,6 +34,7 @@ use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
 use crate::mount_options::MountOptions;
 use crate::panic_hook;
 use crate::ready_pipe::{self, Detached, ReadyPipe};
+use crate::resize_report::{self, ResizeReport};
 use crate::transport::{Serving, TransportChoice};
 use crate::unsafe_calls;
 
@@ -144,6 +145,7 @@ fn serve(
     let volume = open_volume(device.clone(), path, &options, pipe)?;
     let before = volume.lifetime_before();
     let name = path.display().to_string();
+    let grown = grow(&volume, &options);
     let waker = Arc::new(Waker::default());
     let bdi = Arc::new(BackingDevice::default());
     let mut shell =
@@ -164,6 +166,11 @@ fn serve(
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }
     tracing::info!("{name}: transport {transport}: {reason}");
+    match &grown {
+        Some(Ok(report)) => tracing::info!("{name}: {report}"),
+        Some(Err(error)) => tracing::warn!("{name}: was not grown: {error}"),
+        None => {}
+    }
     warn_about(&volume, serving.enforces_lists, &name);
     let no_thread = |error| ExitError::system(format_args!("cannot start a thread: {error}"));
     let thawing = freezer.clone();
@@ -244,6 +251,12 @@ fn join(
         let _ = own.detach(MntFlags::MNT_DETACH);
     }
     if answered.is_err() || is_aborted || own.is_lost() { Err(error) } else { Ok(()) }
+}
+
+/// Grows the volume to the size of its device, if `-o grow` asks for that. The volume is mounted in any case.
+fn grow(volume: &Volume, options: &MountOptions) -> Option<Result<ResizeReport, ResizeError>> {
+    let is_wanted = options.grow && !options.volume.read_only;
+    is_wanted.then(|| resize_report::grow(volume, None))
 }
 
 /// Logs warnings about a volume that was just opened, and whose access lists the kernel enforces or not.

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use sfs_core::Volume;
 use sfs_core::request::VolumeOptions;
 use sfs_device::{Access, FileDevice, OpenErrorKind};
-use sfs_system::mountinfo::{self, MountRecord};
+use sfs_system::mountinfo::MountRecord;
 
 use crate::control::{ControlClient, ControlReply, ControlRequest};
-use crate::exit_error::{self, ExitError};
+use crate::exit_error::ExitError;
 use crate::file_clock;
 use crate::mount;
 use crate::stat_report::VolumeReport;
+use crate::volume_path::{VolumePath, find};
 
 /// Reports on the volume at `path`: a mount point or a device.
 ///
@@ -24,20 +25,9 @@ use crate::stat_report::VolumeReport;
 /// [`ExitError`] with a line that states the kind of `path`, or the reason why the daemon cannot be
 /// asked.
 pub fn stat(path: &Path) -> Result<VolumeReport, ExitError> {
-    let shown = path.display();
-    let path = path.canonicalize().map_err(|error| {
-        ExitError::usage(format_args!("{shown}: {}", exit_error::reason(&error)))
-    })?;
-    let mounts = mountinfo::mounts()
-        .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?;
-    let is_it = |mount: &&MountRecord| {
-        mount.dir == path || mount.kind.starts_with("fuse") && mount.source == path
-    };
-    match mounts.iter().rev().find(is_it) {
-        Some(mount) if mount.is_sfs() => of_mounted(mount),
-        Some(_) => Err(ExitError::mount(format_args!("{shown}: not an SFS volume"))),
-        None if path.is_dir() => Err(ExitError::usage(format_args!("{shown}: not a mount point"))),
-        None => of_device(&path),
+    match find(path)? {
+        VolumePath::Mounted(mount) => of_mounted(&mount),
+        VolumePath::Device(path) => of_device(&path),
     }
 }
 

@@ -1,15 +1,16 @@
-//! `sfs-ctl`: shows the state of a volume, and freezes it.
+//! `sfs-ctl`: shows the state of a volume, freezes it, changes its size, and copies it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use sfs::freeze::{FREEZE_SECS_DEFAULT, FREEZE_SECS_MAX};
-use sfs::{ExitError, freeze_command, stat};
+use sfs::{ExitError, freeze_command, image, resize, stat};
+use sfs_system::parse_size;
 
 #[derive(Parser)]
 #[command(name = "sfs-ctl", version, disable_version_flag = true)]
-/// Shows the state of an SFS volume, and freezes it.
+/// Shows the state of an SFS volume, freezes it, changes its size, and copies it.
 struct Arguments {
     #[command(subcommand)]
     command: CtlCommand,
@@ -52,22 +53,78 @@ enum CtlCommand {
         /// Mount point of the volume
         mount: PathBuf,
     },
+    /// Changes the size of a volume. A mounted volume grows while it is used, an unmounted one also shrinks. The device
+    /// must have its new size before the volume grows (grow the partition or the image file; losetup -c for a loop
+    /// device), and keeps it when the volume has shrunk. Nothing is lost if the power fails meanwhile: the volume has
+    /// its old or its new size. Only root and the user who mounted a volume may grow it
+    Resize {
+        /// Mount point, block device or image file of the volume
+        path: PathBuf,
+        /// New size in bytes, or with a suffix (K, M, G, T); the size of the device if it is left out
+        #[arg(value_parser = parse_size)]
+        size: Option<u64>,
+    },
+    /// Copies a volume that is not mounted, without its free segments
+    #[command(subcommand)]
+    Image(ImageCommand),
+}
+
+#[derive(Subcommand)]
+enum ImageCommand {
+    /// Saves a volume to a file. Every part of the copy has a checksum
+    Save {
+        /// Block device or image file of the volume
+        device: PathBuf,
+        /// File to write, or - for the standard output
+        file: PathBuf,
+        /// Overwrite the file
+        #[arg(short, long)]
+        force: bool,
+    },
+    /// Restores a saved volume, with its UUID, to a device that is at least as large as the volume; 'sfs-ctl resize' then
+    /// uses the rest of the device. A file is verified before the device is touched. If the standard input turns out
+    /// to be damaged, the device holds no volume
+    Restore {
+        /// File that 'image save' has written, or - for the standard input
+        file: PathBuf,
+        /// Block device or image file; a file that does not exist is made
+        device: PathBuf,
+        /// Overwrite the content of the device
+        #[arg(short, long)]
+        force: bool,
+    },
 }
 
 fn main() -> ExitCode {
     sfs::program::run(|Arguments { command, .. }| match command {
-        CtlCommand::Stat { path, json, verbose } => print_stat(&path, json, verbose),
+        CtlCommand::Stat { path, json, verbose } => {
+            let report = stat::stat(&path)?;
+            print(&match (json, verbose) {
+                (true, _) => report.to_json(),
+                (false, true) => format!("{report:#}"),
+                (false, false) => report.to_string(),
+            })
+        }
         CtlCommand::Freeze { mount, timeout } => freeze_command::freeze(&mount, timeout),
         CtlCommand::Thaw { mount } => freeze_command::thaw(&mount),
+        CtlCommand::Resize { path, size } => {
+            let report = resize::resize(&path, size)?;
+            print(&format!("{}: {report}", path.display()))
+        }
+        CtlCommand::Image(ImageCommand::Save { device, file, force }) => {
+            let copied = image::save(&device, &file, force)?;
+            match file.as_os_str() == "-" {
+                true => Ok(()),
+                false => print(&format!("{}: saved {copied}", file.display())),
+            }
+        }
+        CtlCommand::Image(ImageCommand::Restore { file, device, force }) => {
+            let copied = image::restore(&file, &device, force)?;
+            print(&format!("{}: restored {copied}", device.display()))
+        }
     })
 }
 
-fn print_stat(path: &Path, json: bool, verbose: bool) -> Result<(), ExitError> {
-    let report = stat::stat(path)?;
-    let text = match (json, verbose) {
-        (true, _) => report.to_json(),
-        (false, true) => format!("{report:#}"),
-        (false, false) => report.to_string(),
-    };
+fn print(text: &str) -> Result<(), ExitError> {
     sfs_system::output::print(format_args!("{}\n", text.trim_end())).map_err(ExitError::system)
 }

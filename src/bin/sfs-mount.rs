@@ -33,6 +33,7 @@ Mount options:
                         (pure)
   cleaning=yielding|eager  clean in the background between requests, or at once (yielding)
   discard, nodiscard    discard unused segments on the device, or do not (discard)
+  grow, nogrow          grow a volume that is smaller than its device, or do not (nogrow)
   errors=continue|remount-ro  after damage is found, continue, or stop all writes (continue)
   writeback=on|off      let the kernel gather writes before SFS sees them (on); off, also written as
                         nowriteback: write(2) fails on a full volume, and holes are reported

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use sfs_core::request::LifetimeTotals;
 use sfs_core::{Error, Volume};
 use sfs_device::FileDevice;
@@ -24,6 +24,7 @@ use crate::freeze::{FREEZE_SECS_MAX, Freezer, ThawReason};
 use crate::mount::explain;
 use crate::mount_options::MountOptions;
 use crate::mount_options::remount::access_times_of;
+use crate::resize_report::{self, ResizeReport};
 use crate::stat_report::VolumeReport;
 use crate::transport::ActiveTransport;
 
@@ -69,6 +70,7 @@ impl HandleRequest for ControlHandler {
             ControlRequest::Freeze(secs) => self.freeze(*secs).map(|()| ControlReply::Frozen),
             ControlRequest::Thaw => self.thaw().map(|()| ControlReply::Thawed),
             ControlRequest::Rest => self.rest().map(|()| ControlReply::Resting),
+            ControlRequest::Resize { bytes } => self.resize(*bytes).map(ControlReply::Resized),
         };
         outcome.unwrap_or_else(ControlReply::from)
     }
@@ -95,11 +97,7 @@ impl ControlHandler {
 
     /// Opens the device for writing and begins writing, if the volume was mounted read-only.
     fn begin_writing(&self) -> Result<(), ExitError> {
-        let is_over = self.is_over.lock();
-        if *is_over {
-            let device = &self.device;
-            return Err(ExitError::mount(format_args!("{device}: is being unmounted")));
-        }
+        let _is_over = self.keep_mounted()?;
         if self.volume.is_read_only() {
             self.opened.allow_writing().map_err(ExitError::mount)?;
             let begun = self.volume.begin_writing(file_clock::now(), &mut |_| {});
@@ -137,10 +135,7 @@ impl ControlHandler {
                 "{device}: is mounted read-only, and nothing is written to it"
             )));
         }
-        let is_over = self.is_over.lock();
-        if *is_over {
-            return Err(ExitError::mount(format_args!("{device}: is being unmounted")));
-        }
+        let _is_over = self.keep_mounted()?;
         self.freezer.freeze(Duration::from_secs(secs))
     }
 
@@ -181,12 +176,35 @@ impl ControlHandler {
         Err(ExitError::mount(format_args!("{device}: was changed meanwhile; try again")))
     }
 
-    fn write_all(&self) -> Result<(), ExitError> {
+    /// Grows the volume.
+    fn resize(&self, bytes: Option<u64>) -> Result<ResizeReport, ExitError> {
+        let device = &self.device;
+        let _is_over = self.keep_mounted()?;
+        if self.mount()?.is_some_and(|mount| mount.is_read_only()) {
+            return Err(ExitError::mount(format_args!("{device}: is mounted read-only")));
+        }
+        if self.freezer.is_frozen() {
+            return Err(ExitError::mount(format_args!("{device}: is frozen; thaw it first")));
+        }
+        let report = resize_report::grow(&self.volume, bytes)
+            .map_err(|error| ExitError::mount(format_args!("{device}: {error}")))?;
+        tracing::info!("{device}: {report}");
+        Ok(report)
+    }
+
+    /// Keeps the last checkpoint from being begun, as long as the returned value lives.
+    fn keep_mounted(&self) -> Result<MutexGuard<'_, bool>, ExitError> {
         let device = &self.device;
         let is_over = self.is_over.lock();
         if *is_over {
             return Err(ExitError::mount(format_args!("{device}: is being unmounted")));
         }
+        Ok(is_over)
+    }
+
+    fn write_all(&self) -> Result<(), ExitError> {
+        let device = &self.device;
+        let _is_over = self.keep_mounted()?;
         self.volume.sync_all().map_err(|error| match error {
             Error::Stopped => ExitError::mount(format_args!(
                 "{device}: is read-only after a failed write or a shutdown; see the log, and run \

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit_error::ExitError;
 use crate::fuse::LossReport;
+use crate::resize_report::ResizeReport;
 use crate::stat_report::VolumeReport;
 
 /// Request of a client.
@@ -27,6 +28,11 @@ pub(crate) enum ControlRequest {
     /// Asks to make everything durable, and to write nothing until the next change. The kernel's mount must be
     /// read-only by then.
     Rest,
+    /// Asks to change the size of the volume to this number of bytes, or to the size of its device.
+    Resize {
+        /// Size in bytes, of which whole blocks count.
+        bytes: Option<u64>,
+    },
 }
 
 /// Reply of the daemon.
@@ -45,6 +51,8 @@ pub(crate) enum ControlReply {
     Frozen,
     /// Reply to [`ControlRequest::Thaw`].
     Thawed,
+    /// Reply to [`ControlRequest::Resize`].
+    Resized(ResizeReport),
     /// Second reply to [`ControlRequest::Watch`]: everything is on the device.
     Written,
     /// Second reply to [`ControlRequest::Watch`]: this many bytes of the kernel's cache did not

@@ -61,7 +61,7 @@ const REFUSED: [(&str, &str); 11] = [
 const NO_QUOTAS: &str = "SFS has no quotas; leave it out";
 
 /// Names of the options that a list for SFS may have, for suggestions.
-const KNOWN: [&str; 46] = [
+const KNOWN: [&str; 48] = [
     "ro",
     "rw",
     "suid",
@@ -90,6 +90,8 @@ const KNOWN: [&str; 46] = [
     "norecovery",
     "discard",
     "nodiscard",
+    "grow",
+    "nogrow",
     "writeback",
     "nowriteback",
     "allow_other",
@@ -115,7 +117,7 @@ const LETTERS_MAX: usize = 2;
 
 /// Options of SFS, for the message about an unknown option.
 const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
-                    nodiscard, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
+                    nodiscard, grow, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
                     cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, threads=N, \
                     acl, noacl, allow_other, norecovery, errors=continue|remount-ro";
 

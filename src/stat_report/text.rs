@@ -20,6 +20,12 @@ impl fmt::Display for VolumeReport {
             if self.read_only && self.mount_point.is_some() { ", read-only" } else { "" };
         writeln!(f, "{}: {place}{read_only}", plain(&self.device))?;
         writeln!(f, "  volume      {} {}", plain(&self.uuid), plain(&self.label))?;
+        if self.hash_key_from_seed {
+            writeln!(
+                f,
+                "              made from a seed: others may know the key of its hash of names"
+            )?;
+        }
         self.fmt_space(f)?;
         self.fmt_health(f)?;
         self.fmt_written(f)?;

@@ -39,6 +39,9 @@ pub struct VolumeReport {
     pub uuid: String,
     /// Name of the volume.
     pub label: String,
+    /// `true` if the UUID and the key of the hash of names come from a seed.
+    #[serde(default)]
+    pub hash_key_from_seed: bool,
     /// Space of the volume.
     pub space: SpaceReport,
     /// Number of segments in each state.
@@ -224,6 +227,7 @@ impl VolumeReport {
             read_only: true,
             uuid: Uuid::from_bytes(superblock.uuid).to_string(),
             label: superblock.label.as_str().to_owned(),
+            hash_key_from_seed: superblock.features.has_key_from_seed(),
             space: status.space.into(),
             segments: SegmentsReport::new(status.segment_blocks, status.segments),
             policies: None,

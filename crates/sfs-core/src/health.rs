@@ -5,6 +5,7 @@
 //! recorded in the superblock, by [`SuperblockStore`] and outside all locks, as ext4 does. Writing
 //! that has ended never resumes in this mount; reading continues.
 
+mod open_superblock;
 mod superblocks;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -18,6 +19,7 @@ use crate::format::{
 use crate::request::{ErrorReaction, VolumeOptions};
 use crate::{Error, Result};
 
+pub(crate) use open_superblock::OpenSuperblock;
 pub(crate) use superblocks::{SuperblockCopies, SuperblockStore};
 
 /// Errors of a volume, and the end of writing.

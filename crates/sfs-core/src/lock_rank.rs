@@ -25,7 +25,8 @@
 //! | – | `SyncQueue` | syncs that wait | no |
 //! | – | `Schedule::times` | the due times of background work | no |
 //! | – | `Health::record` | error counts | no |
-//! | – | `SuperblockStore::copies` | the superblock; taken with no other lock held | yes |
+//! | – | `SuperblockStore::copies` | the superblock; taken with no other lock held, except by a resize, which holds the log | yes |
+//! | – | `OpenSuperblock::layout` | the layout, which a resize changes | no |
 //! | – | `DirtyData::errors` | losses of the volume that have to be reported to callers | no |
 //! | – | `MetadataStore::unread` | nodes that the device failed to read | no |
 //! | – | `PoolState::classes` | free memory | no |

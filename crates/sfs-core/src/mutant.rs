@@ -90,11 +90,21 @@ pub enum Mutant {
     CutReservationKept,
     /// Dirty blocks in a punched hole are written afterwards.
     PunchedWritten,
+    /// The first copy of the superblock of a resized volume is written before its new backup and slot are flushed.
+    ResizeUnflushed,
+    /// New segments are used before the superblock has them.
+    ResizeEarly,
+    /// The checkpoint of a resize does not say how many segments its usage table has.
+    ResizeUnsaid,
+    /// The slot behind the segments stays where it was.
+    ResizeSlotForgotten,
+    /// A volume is shrunk before what was behind its new end is durable elsewhere.
+    ShrinkUnsettled,
 }
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 47] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -137,6 +147,11 @@ impl Mutant {
         Self::ReservationExposed,
         Self::CutReservationKept,
         Self::PunchedWritten,
+        Self::ResizeUnflushed,
+        Self::ResizeEarly,
+        Self::ResizeUnsaid,
+        Self::ResizeSlotForgotten,
+        Self::ShrinkUnsettled,
     ];
 }
 

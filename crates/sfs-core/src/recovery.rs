@@ -13,7 +13,7 @@ mod open;
 mod rebuild;
 mod roll_forward;
 
-pub(crate) use components::Components;
+pub(crate) use components::{Components, policies};
 pub use make::{make, root_directory};
 #[cfg(test)]
 pub(crate) use open::read_checkpoints;

@@ -12,6 +12,7 @@ mod background_steps;
 mod checkpoint_due;
 mod control;
 mod outlook;
+mod resize;
 mod throttle;
 mod writers;
 

@@ -30,6 +30,9 @@ mod mount;
 mod namespace;
 mod read;
 mod rename;
+mod resize;
+#[cfg(test)]
+mod resize_tests;
 mod schedule;
 mod seek;
 #[cfg(test)]
@@ -47,20 +50,20 @@ use parking_lot::Mutex;
 
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, InodeTable};
-use crate::format::Superblock;
-use crate::health::{Health, SuperblockStore};
+use crate::health::{Health, OpenSuperblock, SuperblockStore};
 use crate::io::VolumeDevice;
 use crate::log::LogWriter;
 use crate::metadata::MetadataStore;
 use crate::recovery::Recovery;
 use crate::request::{AccessTimePolicy, VolumeOptions};
 use crate::space::SpaceControl;
+pub use resize::{ResizeError, Resized};
 use schedule::Schedule;
 
 /// A mounted volume.
 pub struct Volume {
-    /// Superblock at the time of the mount: fields that do not change while the volume is open.
-    superblock: Arc<Superblock>,
+    /// Superblock at the time of the mount, and the present layout.
+    superblock: Arc<OpenSuperblock>,
     options: VolumeOptions,
     counters: Arc<AtomicCounters>,
     health: Arc<Health>,

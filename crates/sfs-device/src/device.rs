@@ -9,8 +9,14 @@ use crate::geometry::Geometry;
 /// Addresses and lengths are in blocks of [`BLOCK_SIZE`](crate::BLOCK_SIZE) bytes. All methods may be called from many
 /// threads at once; each call is one request to the medium.
 pub trait Device: Send + Sync {
-    /// Returns the geometry of the medium, which never changes while the device is open.
+    /// Returns the geometry of the medium, as it was when the device was opened.
     fn geometry(&self) -> &Geometry;
+
+    /// Asks the medium for its present number of blocks; requests may reach all of them from now on. An image file or a
+    /// device that has become larger is used beyond the blocks of its geometry in this way alone.
+    fn refresh_block_count(&self) -> Result<u64, DeviceError> {
+        Ok(self.geometry().block_count)
+    }
 
     /// Fills `buffer` with the blocks from `address` on.
     fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError>;

@@ -134,6 +134,10 @@ impl<D: Device> Device for FaultyDevice<D> {
         self.inner.geometry()
     }
 
+    fn refresh_block_count(&self) -> Result<u64, DeviceError> {
+        self.inner.refresh_block_count()
+    }
+
     fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
         self.admit(Operation::Read, address, buffer.len() as u64)?;
         self.inner.read(address, buffer)?;

@@ -1,7 +1,7 @@
 //! The production device: an image file or a block device.
 //!
 //! Each request becomes positioned system calls on one descriptor, without a lock. Requests beyond the
-//! length found at open are refused, as are writes and discards on a device opened for reading.
+//! length found at open, or at the last [`Device::refresh_block_count`], are refused, as are writes and discards on a device opened for reading.
 
 mod open;
 
@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use self::open::{Access, OpenError, OpenErrorKind};
 
@@ -39,6 +39,8 @@ pub struct FileDevice {
     path: PathBuf,
     access: Access,
     geometry: Geometry,
+    /// Number of blocks that requests may reach: those of the geometry, or more.
+    block_count: AtomicU64,
     is_block_device: bool,
     direct_io: bool,
     /// `true` after the medium refused a discard as unsupported.
@@ -84,6 +86,7 @@ impl FileDevice {
             claim: Mutex::new(claim),
             path: path.to_owned(),
             access,
+            block_count: AtomicU64::new(geometry.block_count),
             geometry,
             is_block_device,
             direct_io,
@@ -148,7 +151,8 @@ impl FileDevice {
             let source = io::ErrorKind::ReadOnlyFilesystem.into();
             return Err(DeviceError::of_blocks(operation, address, count, source));
         }
-        self.geometry.check_range(operation, address, count)
+        let block_count = self.block_count.load(Ordering::Relaxed);
+        Geometry::check_range_of(block_count, operation, address, count)
     }
 
     fn discard_bytes(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -168,6 +172,18 @@ impl FileDevice {
 impl Device for FileDevice {
     fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    fn refresh_block_count(&self) -> Result<u64, DeviceError> {
+        let length = match self.is_block_device {
+            true => sys::block_device_length(&self.file),
+            false => self.file.metadata().map(|metadata| metadata.len()),
+        };
+        let length =
+            length.map_err(|source| DeviceError::of_blocks(Operation::Open, 0, 0, source))?;
+        let block_count = (length / BLOCK_SIZE as u64).max(self.geometry.block_count);
+        self.block_count.store(block_count, Ordering::Relaxed);
+        Ok(block_count)
     }
 
     /// Fails with [`io::ErrorKind::UnexpectedEof`] if the image file became shorter than it was at open.

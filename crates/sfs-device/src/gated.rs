@@ -83,6 +83,10 @@ impl<D: Device> Device for GatedDevice<D> {
         self.inner.geometry()
     }
 
+    fn refresh_block_count(&self) -> Result<u64, DeviceError> {
+        self.inner.refresh_block_count()
+    }
+
     fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
         self.pass(Operation::Read);
         self.inner.read(address, buffer)

@@ -91,8 +91,18 @@ impl Geometry {
         address: u64,
         block_count: u64,
     ) -> Result<(), DeviceError> {
+        Self::check_range_of(self.block_count, operation, address, block_count)
+    }
+
+    /// Checks that a request lies wholly on a device of `device_blocks` blocks, as [`Geometry::check_range`] does.
+    pub(crate) fn check_range_of(
+        device_blocks: u64,
+        operation: Operation,
+        address: u64,
+        block_count: u64,
+    ) -> Result<(), DeviceError> {
         match address.checked_add(block_count) {
-            Some(end) if end <= self.block_count => Ok(()),
+            Some(end) if end <= device_blocks => Ok(()),
             _ => Err(DeviceError::of_blocks(
                 operation,
                 address,

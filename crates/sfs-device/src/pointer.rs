@@ -14,6 +14,10 @@ macro_rules! forward_to_pointee {
                 (**self).geometry()
             }
 
+            fn refresh_block_count(&self) -> Result<u64, DeviceError> {
+                (**self).refresh_block_count()
+            }
+
             fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
                 (**self).read(address, buffer)
             }

@@ -127,6 +127,10 @@ impl<D: Device> Device for RecordingDevice<D> {
         self.inner.geometry()
     }
 
+    fn refresh_block_count(&self) -> Result<u64, DeviceError> {
+        self.inner.refresh_block_count()
+    }
+
     fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
         self.inner.read(address, buffer)?;
         let range = BlockRange::new(address, buffer.len());

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use sfs_core::format::{Layout, LayoutError};
 use sfs_device::{BLOCK_SIZE, DeviceError, OpenError};
 
-use crate::Verdict;
 use crate::plan::SEGMENT_SIZE_MIN;
 use crate::signatures::Found;
+use crate::{FillError, Verdict};
 
 /// Reason why no volume was made.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ pub enum MkfsError {
         /// Signatures; at least one.
         found: Vec<Found>,
     },
-    /// The file or device exists with another size than the requested one.
+    /// The file or device exists and is smaller than the requested size.
     #[error("{}: exists and has {actual} bytes, not {wanted}; remove it, or leave out --size", .device.display())]
     SizeDiffers {
         /// Path of the device.
@@ -112,6 +112,24 @@ pub enum MkfsError {
         #[source]
         error: sfs_core::Error,
     },
+    /// The volume could not be filled.
+    #[error("{}: {error}", .device.display())]
+    Fill {
+        /// Path of the device.
+        device: PathBuf,
+        /// Entry that could not be copied, and the reason.
+        #[source]
+        error: FillError,
+    },
+    /// `--fit` needs a file that it may give its size.
+    #[error("{}: exists; --fit makes a new image file", .0.display())]
+    FitExists(PathBuf),
+    /// `--seed` with a data layout whose protection from other users depends on a secret key.
+    #[error("{}: --seed needs --layout log: data in place is safe from other users by a secret key", .0.display())]
+    SeedInPlace(PathBuf),
+    /// The environment variable has no number of seconds.
+    #[error("SOURCE_DATE_EPOCH={0}: not a number of seconds since 1970")]
+    SourceDate(String),
     /// The device could not be read, or the bytes after its last whole block could not be wiped.
     #[error("{}: {error}", .device.display())]
     Bytes {

@@ -1,4 +1,4 @@
-//! Makes an SFS volume on a block device or in an image file.
+//! Makes an SFS volume on a block device or in an image file, empty or with the content of a directory or an archive.
 //!
 //! [`make`] refuses a device that is in use or holds other content, chooses the segment size, wipes
 //! the old content, and has `sfs_core::make` write the empty log. The first write comes after every check has
@@ -10,6 +10,9 @@
 
 mod detect;
 mod error;
+mod fill;
+mod fit;
+mod identity;
 mod in_use;
 mod make;
 pub mod measure;
@@ -20,9 +23,11 @@ pub mod signatures;
 mod wipe;
 
 pub use error::MkfsError;
+pub use fill::{FillError, FillReason, Filled};
 pub use in_use::{refuse_in_use, refuse_in_use_by_loop};
 pub use make::{Made, make, make_on, make_with};
 pub use options::{MkfsOptions, SegmentSize};
 pub use plan::{Identity, VolumePlan, segment_size_for};
 pub use probe::{Fault, Verdict, probe};
 pub use sfs_system::{Human, output, parse_size};
+pub use wipe::erase_volume;

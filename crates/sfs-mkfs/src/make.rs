@@ -6,13 +6,12 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use sfs_core::format::{DataLayout, Layout, Timestamp};
+use sfs_core::format::{DataLayout, Features, Layout};
 use sfs_device::{
     Access, BLOCK_SIZE, Device, DeviceError, FileDevice, Geometry, OpenError, OpenErrorKind,
 };
@@ -20,9 +19,11 @@ use uuid::Uuid;
 
 use crate::in_use::{refuse_among_devices, refuse_in_use};
 use crate::measure::Measurement;
-use crate::plan::{Identity, VolumePlan};
+use crate::plan::VolumePlan;
 use crate::signatures::{Ends, detect};
-use crate::{Human, MkfsError, MkfsOptions, Verdict, detect, probe, wipe};
+use crate::{
+    Filled, Human, MkfsError, MkfsOptions, Verdict, detect, fill, fit, identity, probe, wipe,
+};
 
 /// A volume that was made, or that would be made without `--dry-run`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,6 +45,12 @@ pub struct Made {
     pub capacity: u64,
     /// `true` if nothing was written.
     pub dry_run: bool,
+    /// Number of files that the volume was filled with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Extended attributes that the volume does not accept, each with the path of its file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// Measurement of the erase block size, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measurement>,
@@ -64,6 +71,8 @@ impl Made {
             data_layout: plan.superblock.data_layout.name(),
             capacity: plan.segment_size() * u64::from(segment_count),
             dry_run,
+            files: None,
+            left_out: Vec::new(),
             measured: None,
             probed: None,
         }
@@ -93,7 +102,11 @@ impl fmt::Display for Made {
         if self.data_layout != DataLayout::Log.name() {
             writeln!(f, "  layout    {}", self.data_layout)?;
         }
-        write!(f, "  capacity  {}", Human(self.capacity))
+        write!(f, "  capacity  {}", Human(self.capacity))?;
+        if let Some(files) = self.files {
+            write!(f, "\n  files     {files}")?;
+        }
+        self.left_out.iter().try_for_each(|name| write!(f, "\n  left out  {name}"))
     }
 }
 
@@ -108,8 +121,13 @@ pub fn make_with(
     options: &MkfsOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Made, MkfsError> {
+    if options.seed.is_some() && options.data_layout != DataLayout::Log {
+        return Err(MkfsError::SeedInPlace(options.device.clone()));
+    }
     let exists = fs::symlink_metadata(&options.device).is_ok();
     match (options.size, exists) {
+        (_, true) if options.fit => Err(MkfsError::FitExists(options.device.clone())),
+        (most, false) if options.fit => fit::make_fitted(options, most),
         (None, false) => Err(MkfsError::Missing(options.device.clone())),
         (Some(size), false) => make_image(options, size, progress),
         (_, true) => make_on_existing(options, progress),
@@ -130,9 +148,23 @@ fn make_image(
     }
     let device = FileDevice::create(path, size).map_err(MkfsError::Open)?;
     let made = try_out(options, &device, progress)
-        .and_then(|probed| Ok(Made { probed, ..write(options, device, &plan)? }));
+        .and_then(|probed| Ok(Made { probed, ..write(options, device, &plan)?.0 }));
     if made.is_err() {
         // This run created the file. The first error is more useful than an error of the removal.
+        let _ = fs::remove_file(path);
+    }
+    made
+}
+
+/// Makes a filled image file of `size` bytes. Also returns the size that would do.
+pub(crate) fn make_image_of(options: &MkfsOptions, size: u64) -> Result<(Made, Filled), MkfsError> {
+    let path = &options.device;
+    refuse_among_devices(path)?;
+    let geometry = Geometry { block_count: size / BLOCK_SIZE as u64, ..Geometry::default() };
+    let plan = plan(options, &geometry, options.segment_size.bytes())?;
+    let device = FileDevice::create(path, size).map_err(MkfsError::Open)?;
+    let made = write(options, device, &plan);
+    if made.is_err() {
         let _ = fs::remove_file(path);
     }
     made
@@ -148,14 +180,19 @@ fn make_on_existing(
     let device = FileDevice::open(path, access).map_err(|error| explain(path, error))?;
     let bytes_error = |error| MkfsError::Bytes { device: path.clone(), error };
     let (ends, actual) = look(path).map_err(bytes_error)?;
-    if let Some(wanted) = options.size.filter(|wanted| *wanted != actual) {
+    if let Some(wanted) = options.size.filter(|wanted| *wanted > actual) {
         return Err(MkfsError::SizeDiffers { device: path.clone(), actual, wanted });
     }
+    let wanted_blocks = options.size.map(|size| size / BLOCK_SIZE as u64);
+    let geometry = Geometry {
+        block_count: wanted_blocks.unwrap_or(device.geometry().block_count),
+        ..device.geometry().clone()
+    };
     let found = detect(&ends);
     if !options.force && !found.is_empty() {
         return Err(MkfsError::Signatures { device: path.clone(), found });
     }
-    let plan = plan(options, device.geometry(), options.segment_size.bytes())?;
+    let plan = plan(options, &geometry, options.segment_size.bytes())?;
     if options.dry_run {
         return Ok(Made::new(path, &plan, true));
     }
@@ -163,7 +200,7 @@ fn make_on_existing(
     wipe_tail(path, actual).map_err(bytes_error)?;
     let device_error = |error| MkfsError::Device { device: path.clone(), error };
     let measured = detect::measurement(options, &device, &plan).map_err(device_error)?;
-    let plan = replanned(options, device.geometry(), plan, measured.as_ref());
+    let plan = replanned(options, &geometry, plan, measured.as_ref());
     let made = overwrite(options, device, &plan, progress)?;
     Ok(Made { measured, probed, ..made })
 }
@@ -230,34 +267,27 @@ fn plan(
     geometry: &Geometry,
     segment_size: Option<u64>,
 ) -> Result<VolumePlan, MkfsError> {
-    let identity = identity(options);
-    VolumePlan::new(geometry, segment_size, &identity)
-        .map_err(|error| MkfsError::Layout { device: options.device.clone(), error })
-}
-
-fn identity(options: &MkfsOptions) -> Identity {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let owner = fs::metadata("/proc/self").map_or((0, 0), |own| (own.uid(), own.gid()));
-    // A UUID of version 4 has six bits that are not random; two halves make a key without them.
-    let random = || Uuid::new_v4().as_u64_pair();
-    Identity {
-        uuid: options.uuid.unwrap_or_else(Uuid::new_v4).into_bytes(),
-        label: options.label,
-        hash_key: [random().0 ^ random().1, random().0 ^ random().1],
-        now: Timestamp { secs: now.as_secs() as i64, nanos: now.subsec_nanos() },
-        data_layout: options.data_layout,
-        owner,
+    let identity = identity::of(options)?;
+    let mut plan = VolumePlan::new(geometry, segment_size, &identity)
+        .map_err(|error| MkfsError::Layout { device: options.device.clone(), error })?;
+    if options.seed.is_some() {
+        plan.superblock.features.compatible |= Features::HASH_KEY_FROM_SEED;
     }
+    Ok(plan)
 }
 
 /// Writes the volume to a new image.
-fn write(options: &MkfsOptions, device: FileDevice, plan: &VolumePlan) -> Result<Made, MkfsError> {
-    let made = make_on(Arc::new(device), plan, !options.keep_blocks);
-    made.map_err(|error| failed(options, error))?;
-    Ok(Made::new(&options.device, plan, false))
+fn write(
+    options: &MkfsOptions,
+    device: FileDevice,
+    plan: &VolumePlan,
+) -> Result<(Made, Filled), MkfsError> {
+    let cleared = clear(&device, &plan.superblock.layout, !options.keep_blocks);
+    cleared.map_err(|error| failed(options, error.into()))?;
+    finish(options, device, plan)
 }
 
-/// Writes the volume to a device that may have held one with the same UUID, if the options give the UUID.
+/// Writes the volume to a device that may have held one with the same UUID, if the options decide about the UUID.
 fn overwrite(
     options: &MkfsOptions,
     device: FileDevice,
@@ -268,16 +298,35 @@ fn overwrite(
     let cleared = clear(&device, &superblock.layout, !options.keep_blocks).and_then(|()| {
         // With data in place, a random key makes the volume number new, so no old block has this
         // number.
-        match options.uuid.is_some() && superblock.data_layout == DataLayout::Log {
+        let is_chosen = options.uuid.is_some() || options.seed.is_some();
+        match is_chosen && superblock.data_layout == DataLayout::Log {
             true => wipe::erase_volume(&device, superblock.volume(), progress),
             false => Ok(()),
         }
     });
-    let made = cleared
-        .map_err(sfs_core::Error::from)
-        .and_then(|()| sfs_core::make(Arc::new(device), superblock, &plan.root));
-    made.map_err(|error| failed(options, error))?;
-    Ok(Made::new(&options.device, plan, false))
+    cleared.map_err(|error| failed(options, error.into()))?;
+    Ok(finish(options, device, plan)?.0)
+}
+
+/// Writes the volume to a device that was cleared, and fills it if the options ask for that.
+fn finish(
+    options: &MkfsOptions,
+    device: FileDevice,
+    plan: &VolumePlan,
+) -> Result<(Made, Filled), MkfsError> {
+    let (device, made) = (Arc::new(device), Made::new(&options.device, plan, false));
+    let Some(source) = &options.from else {
+        let written = sfs_core::make(device, &plan.superblock, &plan.root);
+        return match written {
+            Ok(()) => Ok((made, Filled::default())),
+            Err(error) => Err(failed(options, error)),
+        };
+    };
+    let times = identity::fill_times(plan)?;
+    let filled = fill::make_filled(device, plan, source, &options.device, times)
+        .map_err(|error| MkfsError::Fill { device: options.device.clone(), error })?;
+    let left_out = filled.left_out.clone();
+    Ok((Made { files: Some(filled.files), left_out, ..made }, filled))
 }
 
 fn failed(options: &MkfsOptions, error: sfs_core::Error) -> MkfsError {

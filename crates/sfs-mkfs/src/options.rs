@@ -58,9 +58,28 @@ pub struct MkfsOptions {
     #[arg(long = "layout", alias = "placement", value_name = "LAYOUT", default_value = "log", hide_default_value = true, hide_possible_values = true, value_parser = PossibleValuesParser::new(DataLayout::ALL.map(DataLayout::name)).map(|name| data_layout(&name)))]
     pub data_layout: DataLayout,
 
-    /// Make an image file of this size: 512M, 4G
+    /// Size of the volume: 512M, 4G. Makes an image file of this size if there is none; may be smaller than an existing
+    /// device
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<u64>,
+
+    /// Fill the volume with the content of a directory, or of a tar archive that is not compressed: owners, modes, times of
+    /// change, extended attributes, hard links, symbolic links, devices and pipes. Blocks of zeros become holes. Names
+    /// in an archive are below the root of the volume; '..' in a name is refused
+    #[arg(long, value_name = "DIR|TAR", conflicts_with_all = ["probe", "dry_run"])]
+    pub from: Option<PathBuf>,
+
+    /// Take the UUID and the secret key of the hash of names from this text: with the same options and the same content
+    /// of --from, the volume has the same bytes. Its time of creation is $SOURCE_DATE_EPOCH, or 0, and no file has a
+    /// later time than $SOURCE_DATE_EPOCH. Others who know the text can choose names that make directories slow; the
+    /// volume says so in 'sfs-ctl stat'. Only with --layout log
+    #[arg(long, value_name = "TEXT")]
+    pub seed: Option<String>,
+
+    /// Make an image file that is as small as the content of --from allows, with --size as upper limit. The content is
+    /// written at least twice
+    #[arg(long, requires = "from")]
+    pub fit: bool,
 
     /// Print one JSON object
     #[arg(long)]

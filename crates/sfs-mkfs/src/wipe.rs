@@ -49,7 +49,7 @@ pub(crate) fn discard(device: &dyn Device, layout: &Layout) -> Result<(), Device
 /// Zeroes every block that begins like a chunk or node of the volume with number `volume`. A repair
 /// of a new volume with the same number would take such a block for its own. Reads the whole
 /// device, and reports the number of bytes done, and of all bytes, to `progress`.
-pub(crate) fn erase_volume(
+pub fn erase_volume(
     device: &dyn Device,
     volume: u64,
     progress: &mut dyn FnMut(u64, u64),

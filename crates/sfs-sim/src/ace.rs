@@ -91,14 +91,18 @@ pub enum Recipe {
     Zero(&'static str, u64, u64),
     /// `copy_file_range` to the start of another file.
     CopyRange(&'static str, &'static str, u64),
+    /// Growth of the volume by this many segments.
+    Grow(u32),
+    /// Growth by this many segments, and loss of one of them.
+    GrowAndShrink(u32),
 }
 
 use Recipe::{
     Access, Allocate, AllocateKept, Chmod, ChmodListed, CopyRange, Create, CreateListed, Exchange,
-    Link, MakeDirectory, MakeDirectoryListed, MakePipe, MakeUnnamed, Publish, Punch, PunchDirty,
-    RemoveDirectory, RemoveList, RemoveXattr, Rename, Replace, Rewrite, SetDefaultList, SetFlag,
-    SetLabel, SetList, SetXattr, Symlink, Truncate, Unlink, UnlinkOpen, Whiteout, Write, WriteBack,
-    Zero,
+    Grow, GrowAndShrink, Link, MakeDirectory, MakeDirectoryListed, MakePipe, MakeUnnamed, Publish,
+    Punch, PunchDirty, RemoveDirectory, RemoveList, RemoveXattr, Rename, Replace, Rewrite,
+    SetDefaultList, SetFlag, SetLabel, SetList, SetXattr, Symlink, Truncate, Unlink, UnlinkOpen,
+    Whiteout, Write, WriteBack, Zero,
 };
 
 /// All operations with all their arguments.
@@ -187,6 +191,9 @@ pub const RECIPES: &[Recipe] = &[
     Zero("/A/bar", 4096, 20_000),
     CopyRange("/foo", "/A/bar", 9000),
     CopyRange("/A/foo", "/foo", 300),
+    Grow(1),
+    Grow(4),
+    GrowAndShrink(3),
 ];
 
 /// Sync that follows an operation.
@@ -396,6 +403,11 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Volum
             len,
             mode: WriteMode::default(),
         }],
+        GrowAndShrink(segments) => vec![
+            VolumeOperation::Grow { segments, nonce: seed },
+            VolumeOperation::Shrink { segments: 1, nonce: seed + 1 },
+        ],
+        Grow(segments) => vec![VolumeOperation::Grow { segments, nonce: seed }],
         MakeUnnamed => vec![VolumeOperation::MakeUnnamed { parent: ROOT_INO, mode: FILE }],
         Link(from, to) => {
             let (parent, name) = at(to)?;
@@ -467,7 +479,7 @@ fn target(recipe: Recipe) -> &'static str {
         CopyRange(_, to, _) => to,
         Rewrite(path, _) | Replace(path, _) | Publish(path, _) => path,
         MakeUnnamed => UNNAMED,
-        SetLabel(_) => "/",
+        SetLabel(_) | Grow(_) | GrowAndShrink(_) => "/",
         Unlink(path) | UnlinkOpen(path) | RemoveDirectory(path) => path,
         SetXattr(path, _) | RemoveXattr(path) | Chmod(path) => path,
         SetFlag(path) | Access(path) => path,

@@ -11,7 +11,7 @@ use sfs_core::format::DataLayout;
 
 use crate::ace;
 use crate::crash::{Crash, epochs, states_of};
-use crate::empty_volume::empty_volume;
+use crate::empty_volume::{empty_volume, empty_volume_with_room};
 use crate::image::CowImage;
 use crate::model::fixture::tight_with;
 use crate::model::operation::VolumeOperation;
@@ -59,12 +59,18 @@ const UPGRADE_SHARE: u64 = 8;
 const MILLIS: u64 = 1000;
 
 /// Closed volumes that sequences begin with, and their content, in the order of [`DataLayout::ALL`].
-static INITIAL_VOLUMES: LazyLock<[(CowImage, Reference); DataLayout::ALL.len()]> =
-    LazyLock::new(|| DataLayout::ALL.map(initial_volume));
+type InitialVolumes = [(CowImage, Reference); DataLayout::ALL.len()];
 
-fn initial_volume(data_layout: DataLayout) -> (CowImage, Reference) {
+/// Volumes that fill their devices, for upgrades: a program of version 1 looks for the backup in the last block. Then
+/// volumes on devices with room for more segments.
+static INITIAL_VOLUMES: LazyLock<[InitialVolumes; 2]> = LazyLock::new(|| {
+    [false, true].map(|has_room| DataLayout::ALL.map(|layout| initial_volume(layout, has_room)))
+});
+
+fn initial_volume(data_layout: DataLayout, has_room: bool) -> (CowImage, Reference) {
     let options = tight_with(0);
-    let image = empty_volume(data_layout, SEQUENCE_SEGMENTS);
+    let empty = if has_room { empty_volume_with_room } else { empty_volume };
+    let image = empty(data_layout, SEQUENCE_SEGMENTS);
     let mut recorder = RunRecorder::begin(image, options, Reference::new(), 0);
     ace::initial_files().iter().for_each(|operation| recorder.step(operation));
     recorder.pair.volume().close().expect("the volume closes");
@@ -137,10 +143,11 @@ impl Case {
 
 fn record_sequence(data_layout: DataLayout, seed: u64, index: u64) -> RecordedRun {
     let index_of_layout = DataLayout::ALL.iter().position(|other| *other == data_layout);
-    let (image, reference) = &INITIAL_VOLUMES[index_of_layout.expect("ALL has every layout")];
+    let is_upgraded = index.is_multiple_of(UPGRADE_SHARE);
+    let initial = &INITIAL_VOLUMES[usize::from(!is_upgraded)];
+    let (image, reference) = &initial[index_of_layout.expect("ALL has every layout")];
     let seed = seed ^ index;
     let image = image.clone();
-    let is_upgraded = index.is_multiple_of(UPGRADE_SHARE);
     if is_upgraded {
         version_1::downgrade(&image);
     }

@@ -83,6 +83,9 @@ pub enum Violation {
     /// The volume has a label that the run cannot have left.
     #[error("the volume has the wrong label {0:?}")]
     Label(String),
+    /// The volume has a number of segments that the run cannot have left.
+    #[error("the volume has {0} segments, which it never had since the last operation")]
+    Size(u32),
     /// A version 1 program uses the volume, although the volume has changed.
     #[error("version 1 accepts the volume, although it has changed")]
     TakenByVersion1,
@@ -142,6 +145,10 @@ fn recover(
     if !recorded.labels(crash).any(|label| label == found.label) {
         return Err(Violation::Label(found.label.as_str().to_owned()));
     }
+    let segments = recorder.pair.volume().layout().segment_count;
+    if !recorded.sizes(crash).any(|size| size == segments) {
+        return Err(Violation::Size(segments));
+    }
     let states = find_namespace(recorded, crash, &of_reference(found))?;
     let tears = data_layout != DataLayout::Log && tears_data(recorded, crash);
     for (ino, node) in &found.nodes {
@@ -166,7 +173,8 @@ fn recover(
 
 /// Checks that only superblocks have changed as long as a version 1 program accepts the volume.
 fn check_upgrade(recorded: &RecordedRun, image: &CowImage) -> Result<(), Violation> {
-    if version_1::choose(&recorded.base).is_newer() {
+    // On a device that is larger than the volume, a version 1 program may find no superblock before the run either.
+    if !matches!(version_1::choose(&recorded.base), OpenDecision::Volume(_)) {
         return Ok(());
     }
     match version_1::choose(image) {

@@ -38,6 +38,8 @@ pub struct RunState {
     pub reference: Reference,
     /// Part of the state that a crash must not mix with other states.
     pub digest: Digest,
+    /// Number of segments of the volume.
+    segments: u32,
     /// Part of the state that the operation made durable.
     pub synced: Synced,
     /// Number of requests to the device before the operation began.
@@ -86,6 +88,12 @@ impl RecordedRun {
     /// operation returns.
     pub fn labels(&self, crash: &Crash) -> impl Iterator<Item = Label> {
         self.states[self.range(crash, |_| true)].iter().map(|state| state.reference.label)
+    }
+
+    /// Returns the numbers of segments that the volume may have after `crash`. A growth is durable when the
+    /// operation returns.
+    pub fn sizes(&self, crash: &Crash) -> impl Iterator<Item = u32> {
+        self.states[self.range(crash, |_| true)].iter().map(|state| state.segments)
     }
 
     /// Returns whether the operation of `state` had returned before the crash.
@@ -201,5 +209,6 @@ impl RunRecorder {
 fn state(pair: &VolumePair, synced: Synced, started: usize, done: usize) -> RunState {
     let reference = pair.reference.clone();
     let digest = of_reference(&reference);
-    RunState { reference, digest, synced, started, done }
+    let segments = pair.volume().layout().segment_count;
+    RunState { reference, digest, segments, synced, started, done }
 }

@@ -11,7 +11,7 @@ use sfs_core::format::{DataLayout, FIRST_INO, FileKind, ROOT_INO};
 use sfs_core::request::{VolumeOptions, WriteMode};
 
 use crate::crash::Crash;
-use crate::empty_volume::empty_volume;
+use crate::empty_volume::{empty_volume, empty_volume_with_room};
 use crate::model::fixture::{FILE, tight_with};
 use crate::model::operation::{RunLimits, VolumeOperation, choose};
 use crate::model::random::SplitMix64;
@@ -77,10 +77,15 @@ pub(crate) fn describe(data_layout: DataLayout, seed: u64, steps: &[u32]) -> Vec
 /// Makes and fills a new volume.
 fn filled_volume(data_layout: DataLayout, seed: u64) -> (RunRecorder, RunLimits) {
     let mut random = SplitMix64::new(seed);
-    let image = empty_volume(data_layout, 32 + random.below(6));
-    if seed.is_multiple_of(UPGRADE_SHARE) {
+    let segments = 32 + random.below(6);
+    // A program of version 1 looks for the backup in the last block of the device only.
+    let image = if seed.is_multiple_of(UPGRADE_SHARE) {
+        let image = empty_volume(data_layout, segments);
         version_1::downgrade(&image);
-    }
+        image
+    } else {
+        empty_volume_with_room(data_layout, segments)
+    };
     let mut recorder = RunRecorder::begin(image, options(&mut random), Reference::new(), 0);
     let blocks = recorder.pair.volume().space().free_blocks;
     let bytes = |percent: u64| blocks * percent / 100 * 4096;

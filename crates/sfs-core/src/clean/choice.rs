@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::excluded::{ExcludedVictims, SegmentGeneration};
 use super::watermarks::{Urgency, urgency};
-use crate::format::{Layout, UsageEntry};
+use crate::format::{Layout, SegmentState, UsageEntry};
 use crate::metadata::Metadata;
 
 /// Divisor of [`Candidates::dirty_nodes_max`]: while no more nodes than the quotient are dirty, any
@@ -28,6 +28,8 @@ pub(super) enum Choice {
     Policy,
     /// The emptiest segments, for a thread that cannot wait.
     Emptiest,
+    /// The withheld segments of a volume that shrinks.
+    Withheld,
 }
 
 /// State of the volume and of the cleaner in which a victim is chosen.
@@ -82,6 +84,18 @@ impl Candidates<'_> {
         };
         let victim = self.metadata.emptiest_victim(self.layout.segment_blocks, is_fit);
         Chosen { victim, has_waiting: has_waiting.get() }
+    }
+
+    /// Chooses a withheld segment that still has live blocks.
+    pub(super) fn withheld(&self) -> Chosen {
+        let has_waiting = Cell::new(false);
+        let is_fit = |(segment, entry): &(u32, &UsageEntry)| {
+            entry.state == SegmentState::Sealed
+                && !self.victims.contains(&self.generation(*segment))
+                && self.is_fit(*segment, &has_waiting)
+        };
+        let victim = self.metadata.usage.withheld_in_use().find(is_fit);
+        Chosen { victim: victim.map(|(segment, _)| segment), has_waiting: has_waiting.get() }
     }
 
     /// Returns whether `segment` is neither excluded nor waiting for a checkpoint. Sets

@@ -18,8 +18,8 @@ use super::progress::{CleanProgress, GarbageBlocks};
 use super::watermarks::Urgency;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
-use crate::format::{ErrorKind, NodeHeader, NodePointer, SummaryEntry, Superblock};
-use crate::health::Health;
+use crate::format::{ErrorKind, NodeHeader, NodePointer, SummaryEntry};
+use crate::health::{Health, OpenSuperblock};
 use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
 use crate::log::{Batch, ChunkReader};
@@ -122,7 +122,7 @@ pub(crate) struct Cleaner {
     excluded: Mutex<ExcludedVictims>,
     /// State in which cleaning last gained nothing; `None` if that has not happened.
     futility: Mutex<Option<Futility>>,
-    superblock: Arc<Superblock>,
+    superblock: Arc<OpenSuperblock>,
     metadata: Arc<MetadataStore>,
     dirty: Arc<DirtyData>,
     io: Arc<VolumeDevice>,
@@ -139,7 +139,7 @@ pub(crate) struct Cleaner {
 
 /// Components that the cleaner uses.
 pub(crate) struct CleanerParts {
-    pub(crate) superblock: Arc<Superblock>,
+    pub(crate) superblock: Arc<OpenSuperblock>,
     pub(crate) metadata: Arc<MetadataStore>,
     pub(crate) dirty: Arc<DirtyData>,
     pub(crate) io: Arc<VolumeDevice>,
@@ -153,7 +153,7 @@ impl Cleaner {
     /// cache has `cache_bytes`.
     pub(crate) fn new(parts: CleanerParts, write_buffer_bytes: usize, cache_bytes: usize) -> Self {
         let CleanerParts { superblock, metadata, dirty, io, chunks, health, counters } = parts;
-        let layout = &superblock.layout;
+        let layout = &superblock.layout();
         let blocks = u64::from(layout.segment_count) * u64::from(layout.segment_blocks);
         let in_memory = write_buffer_bytes / WRITE_BUFFERS_PER_MOVED / BLOCK_SIZE;
         let moved_blocks_max =
@@ -220,7 +220,7 @@ impl Cleaner {
 
     /// Returns the address up to which the last victim has been read: its end once nothing is unread.
     fn next_address(&self, round: &CleaningRound) -> u64 {
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         match (round.unread.last(), round.victims.last()) {
             (Some((address, _)), _) => *address,
             (None, Some((victim, _))) => {
@@ -233,8 +233,17 @@ impl Cleaner {
     /// Reads a whole round of the emptiest segments, for a thread that lacks segments. The open segments of data have
     /// `head_room_blocks` of room.
     pub(crate) fn read_round(&self, head_room_blocks: usize) -> CleaningRound {
+        self.read_round_of(Choice::Emptiest, head_room_blocks)
+    }
+
+    /// Reads a round of withheld segments.
+    pub(crate) fn read_withheld(&self, head_room_blocks: usize) -> CleaningRound {
+        self.read_round_of(Choice::Withheld, head_room_blocks)
+    }
+
+    fn read_round_of(&self, choice: Choice, head_room_blocks: usize) -> CleaningRound {
         let mut round = CleaningRound { head_room_blocks, ..CleaningRound::default() };
-        while round.failed.is_none() && self.take_victim(&mut round, Choice::Emptiest) {
+        while round.failed.is_none() && self.take_victim(&mut round, choice) {
             while !round.unread.is_empty() {
                 self.read_part(&mut round);
             }
@@ -280,7 +289,7 @@ impl Cleaner {
     /// failed to read wait for one checkpoint less.
     pub(crate) fn reconsider_excluded(&self, for_shortage: bool) {
         let metadata = self.metadata.read();
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let mut excluded = self.excluded.lock();
         excluded.reconsider_emptied(&metadata, layout, &self.health);
         if !for_shortage {
@@ -323,7 +332,7 @@ impl Cleaner {
 
     fn choose_victim(&self, round: &CleaningRound, choice: Choice) -> Option<SegmentGeneration> {
         let mut metadata = self.metadata.write();
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         if choice == Choice::Policy {
             metadata.score_segments(layout.segment_blocks);
         }
@@ -338,6 +347,7 @@ impl Cleaner {
         let Chosen { victim, has_waiting } = match choice {
             Choice::Policy => candidates.best(),
             Choice::Emptiest => candidates.emptiest(),
+            Choice::Withheld => candidates.withheld(),
         };
         self.waits_for_checkpoint.store(has_waiting, Ordering::Relaxed);
         let victim = candidates.generation(victim?);
@@ -351,7 +361,7 @@ impl Cleaner {
 
     /// Returns whether the live blocks of `victim` fit beside those of `round`.
     fn fits(&self, round: &CleaningRound, metadata: &Metadata, victim: u32) -> bool {
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let entry = metadata.usage.entry(victim);
         let live = entry.live_blocks as usize;
         let data = round.moves.len() + if entry.data_group().is_some() { live } else { 0 };

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sfs_device::BLOCK_SIZE;
 
-use crate::format::{Layout, SegmentState, Superblock};
+use crate::format::{Layout, SegmentState};
+use crate::health::OpenSuperblock;
 use crate::io::VolumeDevice;
 use crate::log::LogState;
 use crate::metadata::MetadataStore;
@@ -81,7 +82,7 @@ pub(crate) struct Discards {
     /// Segments that became Clean and were not discarded yet.
     segments: Mutex<BTreeSet<u32>>,
     is_enabled: bool,
-    superblock: Arc<Superblock>,
+    superblock: Arc<OpenSuperblock>,
     metadata: Arc<MetadataStore>,
     io: Arc<VolumeDevice>,
 }
@@ -90,7 +91,7 @@ impl Discards {
     /// Returns an empty queue. Unless `is_enabled`, no segment is ever discarded.
     pub(crate) fn new(
         is_enabled: bool,
-        superblock: Arc<Superblock>,
+        superblock: Arc<OpenSuperblock>,
         metadata: Arc<MetadataStore>,
         io: Arc<VolumeDevice>,
     ) -> Self {
@@ -108,14 +109,14 @@ impl Discards {
     /// segments stay Clean.
     pub(crate) fn discard_run(&self, _log: &mut LogState) -> bool {
         let Some((first, count)) = self.take_run() else { return false };
-        self.io.discard_segments(&self.superblock.layout, first, count);
+        self.io.discard_segments(&self.superblock.layout(), first, count);
         true
     }
 
     /// Discards the next run of Clean segments at or after `trim`'s position, whether they were discarded before or
     /// not. Returns the number of its bytes; `None` at the end. The caller holds the log, so the segments stay Clean.
     pub(crate) fn trim_run(&self, _log: &mut LogState, trim: &mut Trim) -> Option<u64> {
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let (first, count) = {
             let metadata = self.metadata.read();
             let is_clean = |segment| metadata.usage.entry(segment).state == SegmentState::Clean;
@@ -132,7 +133,7 @@ impl Discards {
 
     /// Returns the maximum number of segments of one request.
     fn count_max(&self) -> u32 {
-        ((DISCARD_LEN_MAX as u64 / segment_len(&self.superblock.layout)) as u32).max(1)
+        ((DISCARD_LEN_MAX as u64 / segment_len(&self.superblock.layout())) as u32).max(1)
     }
 
     /// Takes the first run of queued segments that are still Clean. A segment that was opened since
@@ -141,7 +142,9 @@ impl Discards {
         let count_max = self.count_max();
         let metadata = self.metadata.read();
         let mut segments = self.segments.lock();
-        let is_clean = |segment: u32| metadata.usage.entry(segment).state == SegmentState::Clean;
+        // The volume may have shrunk since.
+        let entry = |segment: u32| metadata.usage.entries().get(segment as usize);
+        let is_clean = |segment| entry(segment).is_some_and(|e| e.state == SegmentState::Clean);
         let first = std::iter::from_fn(|| segments.pop_first()).find(|first| is_clean(*first))?;
         let mut count = 1;
         while count < count_max && segments.contains(&(first + count)) && is_clean(first + count) {

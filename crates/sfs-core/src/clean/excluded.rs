@@ -129,8 +129,9 @@ impl ExcludedVictims {
         health: &Health,
     ) {
         let is_sealed = |(segment, stamp): &SegmentGeneration| {
-            let entry = metadata.usage.entry(*segment);
-            entry.state == SegmentState::Sealed && entry.stamp == *stamp
+            // The volume may have shrunk since.
+            let entry = metadata.usage.entries().get(*segment as usize);
+            entry.is_some_and(|e| e.state == SegmentState::Sealed && e.stamp == *stamp)
         };
         self.suspect.retain(is_sealed);
         self.unreadable.retain(is_sealed);

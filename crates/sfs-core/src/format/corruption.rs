@@ -106,7 +106,7 @@ pub struct Corruption {
 
 impl Corruption {
     /// Returns damage of `kind` in a structure at the block `address`.
-    pub fn in_block(structure: Structure, address: u64, kind: CorruptionKind) -> Self {
+    pub const fn in_block(structure: Structure, address: u64, kind: CorruptionKind) -> Self {
         Self { structure, location: Location::Block(address), kind }
     }
 

@@ -70,8 +70,11 @@ pub(super) const FILE_COUNT_TAG: u16 = 2;
 /// Tag of the record with the totals of the reservations.
 pub(super) const RESERVATIONS_TAG: u16 = 3;
 
+/// Tag of the record with the number of segments in the usage table.
+pub(super) const TABLE_SEGMENTS_TAG: u16 = 6;
+
 /// Tags that this program knows.
-const KNOWN: [u16; 3] = [ERRORS_TAG, FILE_COUNT_TAG, RESERVATIONS_TAG];
+const KNOWN: [u16; 4] = [ERRORS_TAG, FILE_COUNT_TAG, RESERVATIONS_TAG, TABLE_SEGMENTS_TAG];
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

@@ -31,9 +31,12 @@ impl Features {
     /// Bit of [`Features::read_only_compatible`] of a volume that may have reservations. A program without the feature
     /// would give the reserved space away.
     pub const PREALLOCATION: u64 = 4;
+    /// Compatible feature of a volume whose UUID and key of the hash of names come from a seed that others may know:
+    /// names can be chosen whose hashes collide.
+    pub const HASH_KEY_FROM_SEED: u64 = 1;
 
     /// Bits of [`Features::compatible`] that this program knows.
-    pub const COMPATIBLE_KNOWN: u64 = 0;
+    pub const COMPATIBLE_KNOWN: u64 = Self::HASH_KEY_FROM_SEED;
 
     /// Bits of [`Features::read_only_compatible`] that this program knows.
     pub const READ_ONLY_COMPATIBLE_KNOWN: u64 =
@@ -48,6 +51,11 @@ impl Features {
             DataLayout::Log => 0,
             _ => Self::IN_PLACE,
         }
+    }
+
+    /// Returns whether the key of the hash of names comes from a seed.
+    pub fn has_key_from_seed(&self) -> bool {
+        self.compatible & Self::HASH_KEY_FROM_SEED != 0
     }
 
     /// Returns whether the volume may contain structures of a newer program.

@@ -12,7 +12,7 @@ use super::{CHECKPOINT_SLOT_BLOCKS, SUPERBLOCK_ADDRESS};
 const SLOT_ADDRESS: u64 = 16;
 
 /// Minimum number of segments that a volume works with.
-const SEGMENTS_MIN: u64 = 32;
+pub const SEGMENTS_MIN: u32 = 32;
 
 /// Minimum number of blocks in a segment: 128 KiB.
 const SEGMENT_BLOCKS_MIN: u64 = 32;
@@ -75,7 +75,7 @@ impl Layout {
         let head = SLOT_ADDRESS + CHECKPOINT_SLOT_BLOCKS;
         let segment_first = (start + head).next_multiple_of(segment_blocks) - start;
         let tail = CHECKPOINT_SLOT_BLOCKS + 1;
-        let minimum = segment_first + SEGMENTS_MIN * segment_blocks + tail;
+        let minimum = segment_first + u64::from(SEGMENTS_MIN) * segment_blocks + tail;
         if block_count < minimum {
             return Err(LayoutError::TooSmall { minimum: minimum * BLOCK_SIZE as u64 });
         }
@@ -90,6 +90,48 @@ impl Layout {
             slots: [SLOT_ADDRESS, end],
             backup: block_count - 1,
         })
+    }
+
+    /// Returns this layout on `block_count` blocks, more or fewer than now: segments stay where they are, and are added
+    /// or left out behind the last one. The other areas behind the segments get new places, which overlap neither
+    /// their old ones nor segments of both layouts, so a crash finds the old areas or the new ones. `None` if the number
+    /// of segments stays the same, or no such layout is possible.
+    pub fn resized(&self, block_count: u64) -> Option<Self> {
+        let block_count = block_count.min(BLOCK_COUNT_MAX);
+        let tail = CHECKPOINT_SLOT_BLOCKS + 1;
+        let room = block_count.checked_sub(self.segment_first + tail)?;
+        let segment_count = (room / u64::from(self.segment_blocks)).min(SEGMENT_COUNT_MAX.into());
+        let end = self.segment_first + segment_count * u64::from(self.segment_blocks);
+        let backup = block_count - 1;
+        // Only the old backup, and the slot before it, can be where the new slot would be.
+        let is_free = |slot: u64| {
+            let new = slot..slot + CHECKPOINT_SLOT_BLOCKS;
+            let old = self.slots[1]..self.slots[1] + CHECKPOINT_SLOT_BLOCKS;
+            let overlaps = new.start < old.end && old.start < new.end;
+            !overlaps && !new.contains(&self.backup) && !old.contains(&backup) && new.end <= backup
+        };
+        let slot = [end, self.backup + 1].into_iter().find(|slot| is_free(*slot))?;
+        let layout = Self {
+            block_count,
+            segment_count: segment_count as u32,
+            slots: [self.slots[0], slot],
+            backup,
+            ..*self
+        };
+        let is_other = layout.segment_count != self.segment_count && backup != self.backup;
+        (is_other && layout.is_sound()).then_some(layout)
+    }
+
+    /// Returns the least number of blocks with which [`Layout::resized`] has `segment_count` segments; the number of
+    /// segments must differ from the present one.
+    pub fn blocks_for(&self, segment_count: u32) -> u64 {
+        let end = self.segment_first + u64::from(segment_count) * u64::from(self.segment_blocks);
+        let least = end + CHECKPOINT_SLOT_BLOCKS + 1;
+        // The old backup can be in the way: the areas then begin behind it.
+        let has_room = |blocks: &u64| {
+            self.resized(*blocks).is_some_and(|layout| layout.segment_count == segment_count)
+        };
+        (least..least + 3 * CHECKPOINT_SLOT_BLOCKS).find(has_room).unwrap_or(least)
     }
 
     /// Returns the first block of `segment`.
@@ -110,7 +152,7 @@ impl Layout {
             && blocks.is_power_of_two()
             && self.segment_count <= SEGMENT_COUNT_MAX
             && self.block_count <= BLOCK_COUNT_MAX
-            && u64::from(self.segment_count) >= SEGMENTS_MIN
+            && self.segment_count >= SEGMENTS_MIN
             && self.slots[0] == SLOT_ADDRESS
             && SUPERBLOCK_ADDRESS < SLOT_ADDRESS
             && self.slots[0] + CHECKPOINT_SLOT_BLOCKS <= self.segment_first

@@ -13,7 +13,7 @@ use zerocopy::FromZeros;
 
 use super::Health;
 use crate::format::{
-    Corruption, CorruptionKind, FORMAT_VERSION, LOCATOR_ADDRESS, Label, SUPERBLOCK_ADDRESS,
+    Corruption, CorruptionKind, FORMAT_VERSION, LOCATOR_ADDRESS, Label, Layout, SUPERBLOCK_ADDRESS,
     Structure, Superblock,
 };
 use crate::mutant::{Mutant, mutated};
@@ -27,6 +27,10 @@ pub(crate) struct SuperblockCopies {
     /// other. At least one of them is `true`.
     is_current: [bool; 2],
 }
+
+/// Damage of a forged superblock whose generation is so high that there is no next one.
+const FORGED: Corruption =
+    Corruption::in_block(Structure::Superblock, SUPERBLOCK_ADDRESS, CorruptionKind::Value);
 
 const FIRST: usize = 0;
 const BACKUP: usize = 1;
@@ -91,7 +95,36 @@ impl SuperblockCopies {
             return self.change(device, |_| ());
         }
         let stale = [FIRST, BACKUP].into_iter().find(|copy| !self.is_current[*copy]);
-        stale.map_or(Ok(()), |copy| self.write(device, copy))
+        stale.map_or(Ok(()), |copy| self.write(device, copy))?;
+        // A crash may have interrupted a resize before the locator was written.
+        self.keep_locator(device)
+    }
+
+    /// Makes `layout` the layout of the volume, durably. Everything that the new layout refers to is on the device, but
+    /// not necessarily durable. Until the first copy is written, the copies on the device are those of the old
+    /// layout; the locator leads to the old backup until the new one is in use.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SuperblockCopies::change`].
+    pub(crate) fn resize(&mut self, device: &dyn Device, layout: Layout) -> Result<()> {
+        self.settle(device)?;
+        let next = self.current.next_generation().ok_or(FORGED)?;
+        let next = Superblock { layout, ..next };
+        let backup = Block(next.encode());
+        device.write(layout.backup, &[&[backup]], Stream::default())?;
+        if !mutated(Mutant::ResizeUnflushed) {
+            device.flush()?;
+        }
+        let old = std::mem::replace(&mut self.current, next).layout;
+        self.write(device, FIRST)?;
+        self.keep_locator(device)?;
+        // Where the volume has shrunk, nothing of it may be found behind its end.
+        if old.backup > layout.backup {
+            device.write(old.backup, &[&[Block::ZERO]], Stream::default())?;
+            device.flush()?;
+        }
+        Ok(())
     }
 
     /// Makes `change`, durably in both copies.
@@ -105,10 +138,8 @@ impl SuperblockCopies {
         device: &dyn Device,
         change: impl FnOnce(&mut Superblock),
     ) -> Result<()> {
-        let forged =
-            Corruption::in_block(Structure::Superblock, SUPERBLOCK_ADDRESS, CorruptionKind::Value);
         let is_upgrade = self.current.version < FORMAT_VERSION;
-        let mut next = self.current.next_generation().ok_or(forged)?;
+        let mut next = self.current.next_generation().ok_or(FORGED)?;
         if mutated(Mutant::GenerationKept) {
             next.generation = self.current.generation.max(1);
         }
@@ -217,6 +248,29 @@ impl SuperblockStore {
             return Ok(());
         }
         self.change_by_user(|superblock| superblock.features.read_only_compatible |= features)
+    }
+
+    /// Makes `layout` the layout of the volume, durably. The caller holds the log, and calls
+    /// [`SuperblockStore::after`] without it. A device error ends writing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SuperblockCopies::resize`]: the next mount finds the new layout or the old one.
+    pub(crate) fn resize(&self, layout: Layout) -> Result<()> {
+        let resized = self.copies.lock().resize(&*self.device, layout);
+        resized.map_err(|error| match error {
+            Error::Device(error) => self.health.fail(error),
+            other => {
+                // The last checkpoints are where only the new layout finds them.
+                self.health.shut_down();
+                other
+            }
+        })
+    }
+
+    /// Returns the device, as the rest of the volume does not use it: without the bounds of the layout.
+    pub(crate) fn device(&self) -> &dyn Device {
+        &*self.device
     }
 
     /// Makes a change that a user asked for; a device error ends writing.

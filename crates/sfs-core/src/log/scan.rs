@@ -10,7 +10,8 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::heads::CHUNK_BLOCKS_MIN;
 use crate::Result;
-use crate::format::{ChunkSummary, NodeHeader, NodePointer, SummaryEntry, Superblock};
+use crate::format::{ChunkSummary, NodeHeader, NodePointer, SummaryEntry};
+use crate::health::OpenSuperblock;
 use crate::io::VolumeDevice;
 use crate::mutant::{Mutant, mutated};
 
@@ -21,12 +22,12 @@ const VERIFIED_BLOCKS: usize = 256;
 #[derive(Clone)]
 pub(crate) struct ChunkReader {
     io: Arc<VolumeDevice>,
-    superblock: Arc<Superblock>,
+    superblock: Arc<OpenSuperblock>,
 }
 
 impl ChunkReader {
     /// Returns a reader of the chunks on `io`.
-    pub(crate) fn new(io: Arc<VolumeDevice>, superblock: Arc<Superblock>) -> Self {
+    pub(crate) fn new(io: Arc<VolumeDevice>, superblock: Arc<OpenSuperblock>) -> Self {
         Self { io, superblock }
     }
 
@@ -105,7 +106,7 @@ impl ChunkReader {
         &self,
         segment: u32,
     ) -> impl Iterator<Item = Result<ChunkSummary>> {
-        let layout = &self.superblock.layout;
+        let layout = self.superblock.layout();
         let (mut next, mut sequence) = (0, 0);
         iter::from_fn(move || {
             let room = layout.segment_blocks - next;

@@ -7,8 +7,8 @@ use super::changes::{PendingChanges, Unmap};
 use super::metadata_error::MetadataError;
 use super::owners::{Owner, owners};
 use crate::format::{
-    Change, DecodeError, FIRST_INO, FileCount, Group, Inode, ItemKind, Key, Mapping, MappingRun,
-    PolicyRecord, Reservation, ReservationTotals, Tolerance, run_key,
+    Change, DecodeError, FIRST_INO, FileCount, Group, Inode, ItemKind, Key, Layout, Mapping,
+    MappingRun, PolicyRecord, Reservation, ReservationTotals, Tolerance, run_key,
 };
 use crate::mutant::{Mutant, mutated};
 use crate::policy::{self, Greedy, GroupingPolicy, Tournament, VictimPolicy};
@@ -114,6 +114,21 @@ impl Metadata {
     pub(crate) fn set_usage(&mut self, mut usage: UsageTable) {
         self.victims = tournament_of(&mut usage);
         self.usage = usage;
+    }
+
+    /// Takes over a layout with other segments at the end, and policies for it, which continue with the state of the
+    /// present ones as after a remount.
+    pub(crate) fn resize(
+        &mut self,
+        layout: Layout,
+        (grouping, victim_policy): (Box<dyn GroupingPolicy>, Box<dyn VictimPolicy>),
+    ) {
+        let state = self.save_policies();
+        (self.grouping, self.victim_policy) = (grouping, victim_policy);
+        self.restore_policies(&state);
+        self.policies_looked_at = None;
+        self.usage.resize(layout);
+        self.victims = tournament_of(&mut self.usage);
     }
 
     /// Sets the number of inodes in the tree, if it is known.

@@ -16,8 +16,8 @@ use super::metadata_error::MetadataError;
 use super::state::Metadata;
 use super::txn::Txn;
 use crate::counters::AtomicCounters;
-use crate::format::{ErrorKind, Superblock};
-use crate::health::Health;
+use crate::format::ErrorKind;
+use crate::health::{Health, OpenSuperblock};
 use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
 use crate::tree::{NodeNotCached, VerifiedNode};
@@ -41,7 +41,7 @@ pub(crate) struct MetadataStore {
     metadata: RwLock<Metadata>,
     access_times: Arc<AccessTimes>,
     io: Arc<VolumeDevice>,
-    superblock: Arc<Superblock>,
+    superblock: Arc<OpenSuperblock>,
     health: Arc<Health>,
     counters: Arc<AtomicCounters>,
     cached_nodes_max: usize,
@@ -75,7 +75,7 @@ impl MetadataStore {
     pub(crate) fn new(
         metadata: Metadata,
         io: Arc<VolumeDevice>,
-        superblock: Arc<Superblock>,
+        superblock: Arc<OpenSuperblock>,
         health: Arc<Health>,
         counters: Arc<AtomicCounters>,
         cache_bytes: usize,

@@ -19,7 +19,7 @@ impl Components {
     pub(super) fn apply_batch(&self, batch: &[ChunkSummary], sequence: u64) -> Result<()> {
         let at = batch.first().map_or(0, |chunk| chunk.header.address);
         let changes = Change::decode_batch(batch)?;
-        if !Change::are_sound(&changes, &self.superblock) {
+        if !Change::are_sound(&changes, self.superblock.opened()) {
             return Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Value).into());
         }
         for change in &changes {
@@ -99,7 +99,7 @@ impl Components {
     /// Maps blocks in place.
     fn apply_map(&self, map: &Change, at: u64, sequence: u64) -> Result<()> {
         let Change::Map { ino, block, count, address } = *map else { return Ok(()) };
-        let segment = map.mapped_segment(&self.superblock.layout);
+        let segment = map.mapped_segment(&self.superblock.layout());
         if !segment.is_some_and(|at| self.metadata.write().usage.replay_in_place(at, sequence)) {
             return Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Value).into());
         }
@@ -108,7 +108,7 @@ impl Components {
         self.map_found(&placed.collect::<Vec<_>>(), sequence)?;
         // Other deltas may have mapped blocks of the same segment.
         let live = segment.map_or(0, |at| self.metadata.read().usage.entry(at).live_blocks);
-        match live <= self.superblock.layout.segment_blocks {
+        match live <= self.superblock.layout().segment_blocks {
             true => Ok(()),
             false => Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Count).into()),
         }

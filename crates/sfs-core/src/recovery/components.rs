@@ -6,8 +6,8 @@ use sfs_device::Device;
 
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, InodeTable, Orphans};
-use crate::format::{DataLayout, Layout, Superblock};
-use crate::health::{Health, SuperblockCopies, SuperblockStore};
+use crate::format::{DataLayout, Layout};
+use crate::health::{Health, OpenSuperblock, SuperblockCopies, SuperblockStore};
 use crate::io::VolumeDevice;
 use crate::log::{ChunkReader, LogState, LogWriter};
 use crate::metadata::{Metadata, MetadataStore};
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// Components of an open volume below space control.
 #[derive(Clone)]
 pub(crate) struct Components {
-    pub(crate) superblock: Arc<Superblock>,
+    pub(crate) superblock: Arc<OpenSuperblock>,
     pub(crate) options: VolumeOptions,
     pub(crate) counters: Arc<AtomicCounters>,
     pub(crate) health: Arc<Health>,
@@ -50,11 +50,11 @@ impl Components {
         log: LogState,
         mut metadata: Metadata,
     ) -> Self {
-        let superblock = Arc::new(copies.current().clone());
+        let superblock = Arc::new(OpenSuperblock::new(copies.current().clone()));
         metadata.tolerance = superblock.tolerance();
         let next_sequence = log.next_sequence;
         let counters = Arc::new(AtomicCounters::default());
-        let health = Arc::new(Health::new(&log.extensions, superblock.failure, &options));
+        let health = Arc::new(Health::new(&log.extensions, superblock.opened().failure, &options));
         let superblocks = Arc::new(SuperblockStore::new(device.clone(), health.clone(), copies));
         let io = Arc::new(VolumeDevice::new(device, health.clone(), counters.clone()));
         let chunks = ChunkReader::new(io.clone(), superblock.clone());
@@ -72,7 +72,7 @@ impl Components {
         let dirty = Arc::new(DirtyData::new(write_buffer));
         let orphans = Arc::new(Orphans::new(metadata.clone(), inodes.clone(), dirty.clone()));
         let log = Arc::new(LogWriter::new(log, io.clone(), health.clone(), counters.clone()));
-        let behaviour: Arc<dyn LayoutBehaviour> = behaviour_of(superblock.data_layout).into();
+        let behaviour: Arc<dyn LayoutBehaviour> = behaviour_of(superblock.data_layout()).into();
         let builder = Arc::new(BatchBuilder::new(
             (superblock.clone(), &options),
             behaviour.clone(),
@@ -120,15 +120,19 @@ impl Components {
     }
 }
 
-/// Returns the policies that `options` name.
-pub(super) fn policies(
+/// Policies of a mount.
+pub(crate) type Policies = (Box<dyn GroupingPolicy>, Box<dyn VictimPolicy>);
+
+/// Returns the policies that `options` name, for a volume with `layout` and `data_layout`.
+pub(crate) fn policies(
     options: &VolumeOptions,
-    superblock: &Superblock,
-) -> Result<(Box<dyn GroupingPolicy>, Box<dyn VictimPolicy>)> {
-    let Layout { segment_count, segment_blocks, .. } = superblock.layout;
+    data_layout: DataLayout,
+    layout: &Layout,
+) -> Result<Policies> {
+    let Layout { segment_count, segment_blocks, .. } = *layout;
     let blocks = u64::from(segment_count) * u64::from(segment_blocks);
     // Data outside the log needs no groups in it.
-    let name = match superblock.data_layout {
+    let name = match data_layout {
         DataLayout::Log => &*options.grouping,
         _ => SingleGroup.name(),
     };

@@ -21,7 +21,7 @@ impl Components {
         &self,
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<()> {
-        let places = InPlaceAllocator::new(self.superblock.data_layout, self.superblock.layout);
+        let places = InPlaceAllocator::new(self.superblock.data_layout(), self.superblock.layout());
         let Some(mut places) = places else { return Ok(()) };
         let total_blocks = self.in_place_blocks();
         let (mut found_blocks, mut from) = (0, Some(Key::new(1, ItemKind::Inode, 0)));
@@ -39,7 +39,8 @@ impl Components {
     /// Returns the number of live blocks in place according to the usage table.
     fn in_place_blocks(&self) -> u64 {
         let metadata = self.metadata.read();
-        let entries = (0..self.superblock.layout.segment_count).map(|at| metadata.usage.entry(at));
+        let entries =
+            (0..self.superblock.layout().segment_count).map(|at| metadata.usage.entry(at));
         let in_place = entries.filter(|entry| entry.state == SegmentState::InPlace);
         in_place.map(|entry| u64::from(entry.live_blocks)).sum()
     }

@@ -47,7 +47,8 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
     };
     let options = VolumeOptions { discard: false, ..VolumeOptions::default() };
     let usage = UsageTable::new(layout, superblock.tick_shift);
-    let metadata = Metadata::new(Tree::new(), usage, FIRST_INO, policies(&options, superblock)?);
+    let policies = policies(&options, superblock.data_layout, &layout)?;
+    let metadata = Metadata::new(Tree::new(), usage, FIRST_INO, policies);
     let copies = SuperblockCopies::new(superblock.clone());
     let components = Components::new(device.clone(), copies, options, log, metadata);
     fill_first_tree(&components, root);

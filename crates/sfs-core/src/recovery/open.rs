@@ -9,8 +9,8 @@ use super::components::{Components, policies};
 use super::roll_forward::{LogCursor, chain_of_mount};
 use crate::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, ErrorKind, FileCount,
-    HEADS_MAX, Layout, LogEra, ReservationTotals, SegmentState, Structure, Superblock, Timestamp,
-    USAGE_PER_ITEM, UsageEntry, usage_key,
+    HEADS_MAX, Layout, LogEra, ReservationTotals, SegmentState, Structure, Superblock,
+    TableSegments, Timestamp, USAGE_PER_ITEM, UsageEntry, usage_key,
 };
 use crate::health::SuperblockCopies;
 use crate::log::{HeadPosition, Heads, LogState};
@@ -89,7 +89,7 @@ impl Recovery {
             extensions: record.extensions.repeated(),
         };
         let tree = Tree::open(record.root(), record.root_level);
-        let policies = policies(&options, &superblock)?;
+        let policies = policies(&options, superblock.data_layout, &layout)?;
         // The entries are loaded below; a second table of a large volume would take as much memory again.
         let usage = UsageTable::from_entries(layout, Vec::new(), superblock.tick_shift, 0);
         let mut metadata = Metadata::new(tree, usage, record.next_ino, policies);
@@ -101,7 +101,7 @@ impl Recovery {
             let slot = layout.slots[(record.number % 2) as usize];
             components.health.note_error(ErrorKind::Volume, slot);
         }
-        components.load_usage(record.blocks_written)?;
+        components.load_usage(&record)?;
         components.metadata.write().restore_policies(&record.policies);
         let next_is_begun = if skips_recovery { false } else { components.roll_forward(damage)? };
         if writes {
@@ -131,7 +131,7 @@ impl Recovery {
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Vec<u32>> {
         let Components { superblock, health, log, .. } = &self.components;
-        let unknown = superblock.write_incompatibility();
+        let unknown = superblock.opened().write_incompatibility();
         if let Some(reason) = unknown.or(self.record.extensions.incompatibility(true)) {
             return Err(reason.into());
         }
@@ -206,10 +206,13 @@ impl Recovery {
 
 impl Components {
     /// Loads the usage table from the tree, and checks it against the heads.
-    fn load_usage(&self, blocks_written: u64) -> Result<()> {
-        let layout = self.superblock.layout;
+    fn load_usage(&self, record: &CheckpointRecord) -> Result<()> {
+        let layout = self.superblock.layout();
+        let slot = layout.slots[(record.number % 2) as usize];
+        let wrong = Corruption::in_block(Structure::Checkpoint, slot, CorruptionKind::Value);
+        let table = TableSegments::of(&record.extensions, layout.segment_count).ok_or(wrong)?.0;
         let mut entries = Vec::with_capacity(layout.segment_count as usize);
-        while entries.len() < layout.segment_count as usize {
+        while entries.len() < table as usize {
             let first = entries.len() as u32;
             let key = usage_key(first);
             let item = self.metadata.read_txn(|txn| {
@@ -217,13 +220,15 @@ impl Components {
                 let value = txn.get(&key)?.ok_or(missing)?;
                 Ok(UsageEntry::decode_item(value, first)?)
             })?;
-            let expected = USAGE_PER_ITEM.min(layout.segment_count - first) as usize;
+            let expected = USAGE_PER_ITEM.min(table - first) as usize;
             if item.len() != expected {
                 let kind = CorruptionKind::Length;
                 return Err(Corruption::in_usage_entry(first, kind).into());
             }
             entries.extend(item);
         }
+        // A crash has interrupted a resize: the table lacks the segments behind the former end.
+        entries.resize(layout.segment_count as usize, UsageEntry::NEW);
         UsageTable::check(&layout, &entries)?;
         let wrong = |segment: u32| Corruption::in_usage_entry(segment, CorruptionKind::Value);
         for (_, head) in self.log.lock().heads.iter() {
@@ -232,8 +237,12 @@ impl Components {
                 return Err(wrong(head.segment).into());
             }
         }
-        let tick_shift = self.superblock.tick_shift;
-        let usage = UsageTable::from_entries(layout, entries, tick_shift, blocks_written);
+        let tick_shift = self.superblock.opened().tick_shift;
+        let mut usage =
+            UsageTable::from_entries(layout, entries, tick_shift, record.blocks_written);
+        if table < layout.segment_count {
+            usage.mark_items_from((table - 1) / USAGE_PER_ITEM);
+        }
         self.metadata.write().set_usage(usage);
         Ok(())
     }

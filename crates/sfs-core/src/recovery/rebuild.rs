@@ -100,8 +100,8 @@ impl Rebuild {
         if let Some(places) = InPlaceAllocator::new(superblock.data_layout, layout) {
             usage.attach_allocator_of_clean(places);
         }
-        let mut metadata =
-            Metadata::new(Tree::new(), usage, record.next_ino, policies(&options, superblock)?);
+        let policies = policies(&options, superblock.data_layout, &layout)?;
+        let mut metadata = Metadata::new(Tree::new(), usage, record.next_ino, policies);
         metadata.set_file_count(Some(FileCount(0)));
         let copies = SuperblockCopies::new(superblock.clone());
         let components = Components::new(device, copies, options, log, metadata);
@@ -127,10 +127,10 @@ impl Rebuild {
     ///
     /// [`Error::NoSpace`] if too few segments are Clean, and errors of the device.
     pub fn move_blocks(&self, blocks: Vec<Moved>) -> Result<Vec<Mapping>> {
-        let layout = &self.components.superblock.layout;
+        let layout = &self.components.superblock.layout();
         let mut log = self.components.log.lock();
         let mut metadata = self.components.metadata.write();
-        if self.components.superblock.data_layout != DataLayout::Log {
+        if self.components.superblock.data_layout() != DataLayout::Log {
             return self.place_blocks(&mut log, &mut metadata, &blocks);
         }
         if Batch::opens(&log, layout, Head::of(Group(0)), blocks.len(), 0)
@@ -165,7 +165,7 @@ impl Rebuild {
         metadata: &mut Metadata,
         blocks: &[Moved],
     ) -> Result<Vec<Mapping>> {
-        let segment_blocks = u64::from(self.components.superblock.layout.segment_blocks);
+        let segment_blocks = u64::from(self.components.superblock.layout().segment_blocks);
         let clean = metadata.usage.clean_count();
         if blocks.len() as u64 > metadata.usage.free_blocks() + clean as u64 * segment_blocks {
             return Err(Error::NoSpace);
@@ -240,7 +240,7 @@ impl Rebuild {
             let mut metadata = self.components.metadata.write();
             metadata.next_ino = next_ino;
             metadata.usage.drain_empty(sequence);
-            for segment in 0..self.components.superblock.layout.segment_count {
+            for segment in 0..self.components.superblock.layout().segment_count {
                 metadata.usage.mark_dirty(segment);
             }
         }
@@ -279,7 +279,7 @@ impl Rebuild {
         if self.components.metadata.read().tree.dirty_count() < DIRTY_MAX {
             return Ok(());
         }
-        let layout = &self.components.superblock.layout;
+        let layout = &self.components.superblock.layout();
         let id = self.components.superblock.volume();
         let mut log = self.components.log.lock();
         let mut metadata = self.components.metadata.write();

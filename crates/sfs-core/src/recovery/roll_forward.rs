@@ -146,7 +146,7 @@ impl Components {
     /// is written only once the checkpoint is durable, and may be in a segment that the checkpoint
     /// made Clean.
     fn is_followed(&self, end: &LogCursor) -> Result<bool> {
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let heads = end.heads.iter().map(|(_, head)| (head.segment, head.next_block));
         for (segment, block) in heads.chain((0..layout.segment_count).map(|segment| (segment, 0))) {
             let room = layout.segment_blocks - block;
@@ -166,7 +166,7 @@ impl Components {
     /// segment.
     fn first_nodes_of(&self, number: u64, first: u64) -> Result<Option<u64>> {
         let mut lowest = None;
-        for segment in 0..self.superblock.layout.segment_count {
+        for segment in 0..self.superblock.layout().segment_count {
             for chunk in self.chunks.segment_chunks(segment) {
                 let chunk = chunk?;
                 let sequence = chunk.header.sequence;
@@ -215,7 +215,7 @@ impl Components {
 
     /// Returns the chunk with the next sequence number, at any head.
     pub(super) fn next_chunk(&self, position: &mut LogCursor) -> Result<Option<ChunkSummary>> {
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         for (no, head) in position.heads.clone().iter() {
             let room = layout.segment_blocks - head.next_block;
             if room < CHUNK_BLOCKS_MIN {

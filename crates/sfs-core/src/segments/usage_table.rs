@@ -29,7 +29,9 @@ mod in_place_data;
 
 use std::collections::BTreeSet;
 
-use crate::format::{Head, History, Layout, Mapping, SegmentState, USAGE_PER_ITEM, UsageEntry};
+use crate::format::{
+    COUNT_MAX, Head, History, Layout, Mapping, SegmentState, USAGE_PER_ITEM, UsageEntry,
+};
 use crate::segments::{InPlaceAllocator, WriteClock};
 
 use changed_segments::ChangedSegments;
@@ -38,6 +40,9 @@ pub(crate) use in_place_data::{Extent, SegmentBudget};
 
 /// Stamp and number of a Drained or Clean segment: the order of allocation.
 type Freed = (u64, u32);
+
+/// Stamp of the withheld segments: they come after all others. No sequence number reaches this stamp.
+const WITHHELD_STAMP: u64 = COUNT_MAX;
 
 /// The usage of all segments of a volume.
 pub(crate) struct UsageTable {
@@ -60,6 +65,10 @@ pub(crate) struct UsageTable {
     changed: ChangedSegments,
     /// Segments sealed since the last [`UsageTable::settle_sealed`].
     unsettled: Vec<u32>,
+    /// First of the segments at the end that are not opened any more, while the volume shrinks.
+    withheld_from: Option<u32>,
+    /// Number of the withheld segments that are Clean: the last ones of the queue.
+    withheld_clean: usize,
     /// Number of InPlace segments.
     in_place_segments: u32,
     /// Allocator of the blocks of InPlace segments; `None` until their live blocks are known.
@@ -109,9 +118,37 @@ impl UsageTable {
             live_nodes,
             changed: ChangedSegments::default(),
             unsettled: Vec::new(),
+            withheld_from: None,
+            withheld_clean: 0,
             in_place_segments,
             allocator: None,
         }
+    }
+
+    /// Takes over a layout with other segments at the end. New segments are Clean with stamp 0. Segments that are
+    /// left out must be Clean or Bad.
+    pub(crate) fn resize(&mut self, layout: Layout) {
+        let (old, new) = (self.layout.segment_count, layout.segment_count);
+        let dropped = self.entries.iter().skip(new as usize);
+        assert!({ dropped }.all(is_unused));
+        self.layout = layout;
+        self.entries.resize(new as usize, UsageEntry::NEW);
+        (self.withheld_from, self.withheld_clean) = (None, 0);
+        self.clean = CleanQueue::new(&self.entries);
+        self.recent.retain(|segment| *segment < new);
+        self.dirty_items.retain(|item| *item < new.div_ceil(USAGE_PER_ITEM));
+        if old != new {
+            // The last old item has more or fewer entries now.
+            self.mark_items_from((old.min(new) - 1) / USAGE_PER_ITEM);
+        }
+        if let Some(allocator) = &mut self.allocator {
+            allocator.resize(layout);
+        }
+    }
+
+    /// Marks all items from number `first` on as different from those in the tree.
+    pub(crate) fn mark_items_from(&mut self, first: u32) {
+        self.dirty_items.extend(first..self.item_count());
     }
 
     pub(crate) fn segment_of(&self, address: u64) -> Option<u32> {
@@ -136,8 +173,34 @@ impl UsageTable {
         self.live_nodes
     }
 
+    /// Returns the number of Clean segments that can be opened.
     pub(crate) fn clean_count(&self) -> usize {
-        self.clean.len()
+        self.clean.len() - self.withheld_clean
+    }
+
+    /// Opens none of the segments from `first` on any more. Their stamps put them at the end of the order of allocation,
+    /// which roll-forward follows, too: the next checkpoint must be durable before anything else is written.
+    pub(crate) fn withhold(&mut self, first: u32) {
+        self.withheld_from = Some(first);
+        for segment in first..self.layout.segment_count {
+            if self.entries[segment as usize].state == SegmentState::Clean {
+                self.edit(segment).stamp = WITHHELD_STAMP;
+            }
+        }
+        self.clean = CleanQueue::new(&self.entries);
+        self.withheld_clean = self.clean.iter().filter(|segment| *segment >= first).count();
+    }
+
+    /// Returns whether `segment` is not opened any more.
+    pub(crate) fn is_withheld(&self, segment: u32) -> bool {
+        self.withheld_from.is_some_and(|first| segment >= first)
+    }
+
+    /// Returns the withheld segments that are neither Clean nor Bad.
+    pub(crate) fn withheld_in_use(&self) -> impl Iterator<Item = (u32, &UsageEntry)> {
+        let first = self.withheld_from.unwrap_or(self.layout.segment_count);
+        let withheld = (first..).zip(&self.entries[first as usize..]);
+        withheld.filter(|(_, entry)| !is_unused(entry))
     }
 
     /// Returns the number of Drained segments that can become Clean without a checkpoint.
@@ -180,6 +243,9 @@ impl UsageTable {
 
     /// Opens the least recently freed Clean segment for `head`; the first chunk in it has number `sequence`.
     pub(crate) fn open(&mut self, head: Head, sequence: u64) -> Option<u32> {
+        if self.clean_count() == 0 {
+            return None;
+        }
         let segment = self.clean.pop_first()?;
         self.recent.insert(segment);
         let opened = self.clock.now();
@@ -210,6 +276,7 @@ impl UsageTable {
     }
 
     fn drain_if_empty(&mut self, segment: u32, sequence: u64) {
+        let sequence = if self.is_withheld(segment) { WITHHELD_STAMP } else { sequence };
         let entry = &mut self.entries[segment as usize];
         let was_in_place = entry.state == SegmentState::InPlace;
         if (was_in_place || entry.state == SegmentState::Sealed) && entry.live_blocks == 0 {
@@ -307,6 +374,7 @@ impl UsageTable {
             let freed = (entry.stamp, segment);
             assert!(self.releasable.remove(&freed) || self.pinned.remove(&freed));
             self.clean.insert(&self.entries, segment);
+            self.withheld_clean += usize::from(self.is_withheld(segment));
         }
     }
 
@@ -361,6 +429,11 @@ impl UsageTable {
     pub(crate) fn item_count(&self) -> u32 {
         self.layout.segment_count.div_ceil(USAGE_PER_ITEM)
     }
+}
+
+/// Returns whether nothing is in the segment of `entry`, and nothing on the device depends on it.
+fn is_unused(entry: &UsageEntry) -> bool {
+    matches!(entry.state, SegmentState::Clean | SegmentState::Bad)
 }
 
 /// Returns whether the segment was written by the metadata head.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::files::DirtyData;
-use crate::format::Superblock;
+use crate::health::OpenSuperblock;
 use crate::lock_rank::{Rank, Ranked};
 use crate::metadata::MetadataStore;
 use crate::writeback::data_layout::LayoutBehaviour;
@@ -21,7 +21,7 @@ pub(super) struct Admission {
     lock: RwLock<()>,
     /// Number of blocks that writers were admitted to and that are not dirty yet.
     admitted_blocks: AtomicU64,
-    superblock: Arc<Superblock>,
+    superblock: Arc<OpenSuperblock>,
     behaviour: Arc<dyn LayoutBehaviour>,
     metadata: Arc<MetadataStore>,
     dirty: Arc<DirtyData>,
@@ -44,7 +44,7 @@ impl Drop for Admitted<'_> {
 impl Admission {
     /// Returns an admission to the free blocks of the volume.
     pub(super) fn new(
-        superblock: Arc<Superblock>,
+        superblock: Arc<OpenSuperblock>,
         behaviour: Arc<dyn LayoutBehaviour>,
         metadata: Arc<MetadataStore>,
         dirty: Arc<DirtyData>,
@@ -102,7 +102,7 @@ impl Admission {
     fn has_space(&self, blocks: u64, others: u64) -> bool {
         let metadata = self.metadata.read();
         let waiting = self.dirty.uncovered_count() as u64 + others;
-        self.behaviour.admits(&self.superblock.layout, &metadata, waiting, blocks)
+        self.behaviour.admits(&self.superblock.layout(), &metadata, waiting, blocks)
     }
 
     /// Returns whether there would be space for `blocks` if `freed_blocks` of the dirty blocks were not counted, and
@@ -110,6 +110,6 @@ impl Admission {
     pub(super) fn would_have_space(&self, blocks: u64, freed_blocks: u64) -> bool {
         let metadata = self.metadata.read();
         let waiting = (self.dirty.uncovered_count() as u64).saturating_sub(freed_blocks);
-        self.behaviour.admits(&self.superblock.layout, &metadata, waiting, blocks)
+        self.behaviour.admits(&self.superblock.layout(), &metadata, waiting, blocks)
     }
 }

@@ -54,7 +54,7 @@ impl SpaceControl {
     /// Makes Drained segments Clean before a thread has to wait for them. A release by a delta costs little, so it begins
     /// earlier than a checkpoint.
     fn release_if_due(&self, log: &mut LogState) -> Result<()> {
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let may_release = {
             let metadata = self.metadata.read();
             metadata.usage.clean_count() < clean_target_max_segments(layout, &metadata)
@@ -92,7 +92,7 @@ impl SpaceControl {
     /// Does one step of background cleaning, if segments are short and the cleaner does not have to
     /// yield to users. Returns the time to continue; `None` if there is nothing to clean.
     pub(crate) fn clean_step(&self) -> Result<Option<Work>> {
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let (urgency, garbage_before) = {
             let metadata = self.metadata.read();
             (urgency(layout, &metadata), garbage(layout, &metadata))

@@ -11,8 +11,8 @@ use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage, is_checkpoint_worth
 use crate::clean::{Cleaner, CleaningRound, Discards, StallDetector};
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, Orphans};
-use crate::format::{Head, Superblock};
-use crate::health::Health;
+use crate::format::{Head, Layout, SEGMENTS_MIN};
+use crate::health::{Health, OpenSuperblock};
 use crate::log::{Batch, LogState, LogWriter};
 use crate::metadata::MetadataStore;
 use crate::request::{Space, VolumeOptions};
@@ -29,7 +29,7 @@ pub(super) type StepResult<T> = std::result::Result<T, StepError>;
 
 /// Runs every step that writes to the log.
 pub(crate) struct SpaceControl {
-    pub(super) superblock: Arc<Superblock>,
+    pub(super) superblock: Arc<OpenSuperblock>,
     pub(super) metadata: Arc<MetadataStore>,
     pub(super) dirty: Arc<DirtyData>,
     pub(super) log: Arc<LogWriter>,
@@ -45,7 +45,7 @@ pub(crate) struct SpaceControl {
     pub(super) limits: Limits,
     behaviour: Arc<dyn LayoutBehaviour>,
     committer: Committer,
-    checkpointer: Arc<Checkpointer>,
+    pub(super) checkpointer: Arc<Checkpointer>,
 }
 
 /// Mount options that space control obeys.
@@ -58,7 +58,7 @@ pub(super) struct Limits {
 
 /// Components that space control runs or reads.
 pub(crate) struct SpaceControlParts {
-    pub(crate) superblock: Arc<Superblock>,
+    pub(crate) superblock: Arc<OpenSuperblock>,
     pub(crate) behaviour: Arc<dyn LayoutBehaviour>,
     pub(crate) metadata: Arc<MetadataStore>,
     pub(crate) dirty: Arc<DirtyData>,
@@ -116,9 +116,28 @@ impl SpaceControl {
         self.space_beside(self.dirty.uncovered_count() as u64)
     }
 
+    /// Returns the least number of segments that would hold the present content of the volume, dirty data included.
+    pub(crate) fn least_segments(&self) -> u32 {
+        let space = self.space();
+        let used = space.total_blocks.saturating_sub(space.free_blocks);
+        let layout = self.superblock.layout();
+        let fits = |segment_count: u32| {
+            let layout = Layout { segment_count, ..layout };
+            let kept = self.behaviour.withheld_blocks(&layout);
+            self.behaviour.capacity_blocks(&layout) >= used + kept
+        };
+        // The capacity grows with the segments.
+        let (mut low, mut high) = (SEGMENTS_MIN, layout.segment_count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if fits(middle) { high = middle } else { low = middle + 1 }
+        }
+        low
+    }
+
     fn space_beside(&self, dirty_blocks: u64) -> Space {
         let metadata = self.metadata.read();
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let free = self.behaviour.free_blocks(layout, &metadata).saturating_sub(dirty_blocks);
         Space {
             total_blocks: self.behaviour.capacity_blocks(layout),
@@ -165,7 +184,7 @@ impl SpaceControl {
     pub(crate) fn merging(&self) -> Merging {
         let metadata = self.metadata.read();
         let can_release = metadata.usage.releasable_count() > 0
-            || is_checkpoint_worthwhile(&self.superblock.layout, &metadata);
+            || is_checkpoint_worthwhile(&self.superblock.layout(), &metadata);
         if can_release { Merging::Never } else { Merging::IfShort }
     }
 
@@ -174,7 +193,7 @@ impl SpaceControl {
     fn release_for_groups(&self, log: &mut LogState) -> StepResult<()> {
         let release = |log: &mut LogState| {
             self.release_drained_segments(log)?;
-            if is_checkpoint_worthwhile(&self.superblock.layout, &self.metadata.read()) {
+            if is_checkpoint_worthwhile(&self.superblock.layout(), &self.metadata.read()) {
                 self.checkpoint(log, CheckpointReason::Shortage)?;
             }
             Ok(())
@@ -314,7 +333,7 @@ impl SpaceControl {
     ) -> StepResult<bool> {
         let mut has_cleaned = false;
         let mut stall = StallDetector::default();
-        let reclaimable = || reclaimable_segments(&self.superblock.layout, &self.metadata.read());
+        let reclaimable = || reclaimable_segments(&self.superblock.layout(), &self.metadata.read());
         while reclaimable() < enough && stall.note(self.reclaimable_blocks(log)) {
             let mut round = self.cleaner.read_round(self.head_room_blocks(log));
             if round.is_empty() {
@@ -342,7 +361,7 @@ impl SpaceControl {
             self.cleaner.abandon(round);
             return Err(error);
         }
-        let garbage = garbage(&self.superblock.layout, &self.metadata.read());
+        let garbage = garbage(&self.superblock.layout(), &self.metadata.read());
         Ok(self.cleaner.finish(round, garbage, self.reclaimable_blocks(log)))
     }
 
@@ -374,6 +393,11 @@ impl SpaceControl {
         }
     }
 
+    /// Queues segments that were added to the volume for a discard.
+    pub(crate) fn note_new_segments(&self, segments: &[u32]) {
+        self.discards.add(segments);
+    }
+
     /// Returns the batch builder.
     #[cfg(test)]
     pub(crate) fn builder(&self) -> &BatchBuilder {
@@ -382,12 +406,12 @@ impl SpaceControl {
 
     /// Returns the number of blocks that a user's commit certainly has room for.
     fn spare_blocks(&self) -> usize {
-        spare_blocks(&*self.behaviour, &self.superblock.layout, &self.metadata.read())
+        spare_blocks(&*self.behaviour, &self.superblock.layout(), &self.metadata.read())
     }
 
     /// Returns the number of blocks that can be written after a checkpoint, including those in open segments.
     fn reclaimable_blocks(&self, log: &LogState) -> usize {
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let heads =
             self.head_room_blocks(log) + Batch::head_room_blocks(log, layout, Head::METADATA);
         let metadata = self.metadata.read();
@@ -396,9 +420,9 @@ impl SpaceControl {
     }
 
     /// Returns the room in the open segments of data, in blocks.
-    fn head_room_blocks(&self, log: &LogState) -> usize {
+    pub(super) fn head_room_blocks(&self, log: &LogState) -> usize {
         let heads = log.heads.iter().filter(|(head, _)| *head != Head::METADATA);
-        heads.map(|(head, _)| Batch::head_room_blocks(log, &self.superblock.layout, head)).sum()
+        heads.map(|(head, _)| Batch::head_room_blocks(log, &self.superblock.layout(), head)).sum()
     }
 }
 

@@ -198,7 +198,7 @@ impl SpaceControl {
 
     /// Returns how urgent cleaning is, and the garbage; `None` if another thread changes metadata.
     fn shortage(&self) -> Option<(Urgency, GarbageBlocks)> {
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let metadata = self.metadata.try_read()?;
         Some((urgency(layout, &metadata), garbage(layout, &metadata)))
     }
@@ -214,7 +214,7 @@ impl SpaceControl {
             false
         };
         if !goes_on && !self.cleaner.waits_for_checkpoint() {
-            let garbage = garbage(&self.superblock.layout, &self.metadata.read());
+            let garbage = garbage(&self.superblock.layout(), &self.metadata.read());
             self.cleaner.note_futile(garbage, Urgency::Critical);
         }
         Ok(goes_on)
@@ -259,7 +259,7 @@ impl SpaceControl {
         let (is_low, is_used_up) = {
             let metadata = self.metadata.read();
             let clean = metadata.usage.clean_count();
-            let reserve = cleaning_segments(&self.superblock.layout, &metadata, 0);
+            let reserve = cleaning_segments(&self.superblock.layout(), &metadata, 0);
             let is_dirty = metadata.tree.dirty_count() > 0;
             (is_dirty && clean < reserve + COMMIT_SEGMENTS / 2, is_dirty && clean < reserve)
         };

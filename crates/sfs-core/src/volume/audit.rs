@@ -51,7 +51,7 @@ impl Volume {
         metadata: &Metadata,
     ) -> std::result::Result<(Vec<SegmentSums>, FileCount, ReservationTotals), MetadataError> {
         let (mut files, mut reserved) = (0, ReservationTotals::default());
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let mut sums = vec![SegmentSums::default(); layout.segment_count as usize];
         for address in metadata.tree.addresses()? {
             if let Some(segment) = layout.segment_of(address) {

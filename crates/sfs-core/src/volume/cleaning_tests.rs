@@ -71,7 +71,7 @@ fn a_victim_that_was_read_in_part_is_not_taken_for_damaged() {
         let mut round = CleaningRound::default();
         assert!(matches!(cleaner.read_step(&mut round), ReadStep::Read { .. }));
         assert!((100..=256).contains(&round.moves().len()), "a part of the victim");
-        let garbage = garbage(&volume.superblock.layout, &volume.metadata.read());
+        let garbage = garbage(&volume.superblock.layout(), &volume.metadata.read());
         cleaner.finish(&mut round, garbage, 0);
         let reason = CheckpointReason::Interval;
         volume.space.checkpoint(&mut volume.log.lock(), reason).expect("RAM");
@@ -124,7 +124,7 @@ fn a_victim_with_many_nodes_waits_for_a_checkpoint() {
         volume.space.checkpoint(&mut volume.log.lock(), reason).expect("RAM");
         for _ in 0..10 {
             let mut round = cleaner.read_round(0);
-            let garbage = garbage(&volume.superblock.layout, &volume.metadata.read());
+            let garbage = garbage(&volume.superblock.layout(), &volume.metadata.read());
             cleaner.finish(&mut round, garbage, 0);
             let tree = &volume.metadata.read().tree;
             let (dirty, all) = (tree.dirty_count(), tree.node_count());
@@ -151,7 +151,7 @@ fn cleaning_makes_no_more_nodes_dirty_than_the_cache_holds() {
         let before = dirty_nodes();
         for _ in 0..40 {
             let mut round = cleaner.read_round(0);
-            let garbage = garbage(&volume.superblock.layout, &volume.metadata.read());
+            let garbage = garbage(&volume.superblock.layout(), &volume.metadata.read());
             cleaner.finish(&mut round, garbage, 0);
         }
         let after = dirty_nodes();
@@ -265,7 +265,7 @@ fn with_full_segments(
 }
 
 fn urgency_of(volume: &Volume) -> Urgency {
-    urgency(&volume.superblock.layout, &volume.metadata.read())
+    urgency(&volume.superblock.layout(), &volume.metadata.read())
 }
 
 /// Does all background work that is due.
@@ -437,7 +437,7 @@ fn segments_that_failed_are_tried_before_a_writer_is_refused() {
     }
     work_while_reads_fail(&volume, &faulty);
     while volume.space.reclaim(&mut volume.log.lock()).expect("RAM") {}
-    let garbage = garbage(&volume.superblock.layout, &volume.metadata.read()).blocks;
+    let garbage = garbage(&volume.superblock.layout(), &volume.metadata.read()).blocks;
     assert!(garbage < 16 * LARGE_SEGMENT_BLOCKS, "{garbage} blocks of garbage are left");
 }
 

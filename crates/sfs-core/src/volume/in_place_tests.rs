@@ -115,7 +115,7 @@ fn a_forged_map_of_what_is_mapped_causes_no_panic() {
         for (maps, released) in [(vec![map(0)], vec![segment]), (vec![map(1)], vec![])] {
             let delta = metadata.delta(&maps, &released);
             let mut batch = Batch::default();
-            let layout = &volume.superblock.layout;
+            let layout = &volume.superblock.layout();
             batch.reserve(&mut log, layout, &mut metadata.usage, Head::METADATA, 0, &delta);
             batch.fill(Vec::new());
             let id = volume.superblock.volume();

@@ -9,7 +9,7 @@ use super::Volume;
 use super::directory::NameHasher;
 use super::schedule::Schedule;
 use crate::clean::{Cleaner, CleanerParts, Discards};
-use crate::format::{FORMAT_VERSION, Label, Remembered, Superblock, Timestamp};
+use crate::format::{FORMAT_VERSION, Label, Layout, Remembered, Superblock, Timestamp};
 use crate::metadata::{MetadataError, Txn};
 use crate::recovery::{self, Components};
 use crate::request::{Counters, OpenProgress, VolumeOptions};
@@ -164,7 +164,12 @@ impl Volume {
 
     /// Returns the superblock as it was when the volume was opened.
     pub fn superblock(&self) -> &Superblock {
-        &self.superblock
+        self.superblock.opened()
+    }
+
+    /// Returns the present layout of the volume, which a resize changes.
+    pub fn layout(&self) -> Layout {
+        self.superblock.layout()
     }
 
     /// Returns the name of the volume.
@@ -184,7 +189,7 @@ impl Volume {
 
     /// Returns the format version that this mount has upgraded the volume from, if it has.
     pub fn upgraded_from(&self) -> Option<u32> {
-        let version = self.superblock.version;
+        let version = self.superblock.opened().version;
         (version < FORMAT_VERSION && !self.health.is_read_only()).then_some(version)
     }
 
@@ -233,6 +238,6 @@ impl Volume {
 
     /// Returns the hasher of file names.
     pub(super) fn hasher(&self) -> NameHasher {
-        NameHasher::new(self.superblock.hash_key)
+        NameHasher::new(self.superblock.opened().hash_key)
     }
 }

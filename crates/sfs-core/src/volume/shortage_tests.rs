@@ -301,7 +301,7 @@ fn a_checkpoint_without_room_leaves_the_heads_of_unused_groups_open() {
     let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
     create(&volume, "f");
     let mut log = volume.log.lock();
-    let segment_blocks = volume.superblock.layout.segment_blocks;
+    let segment_blocks = volume.superblock.layout().segment_blocks;
     let unused = Head(3);
     let (open, taken) = {
         let usage = &mut volume.metadata.write().usage;

@@ -3,8 +3,10 @@
 //! The counts by state and by group come from the usage table in memory. [`Volume::status`] waits for no device
 //! request: it takes only locks that are not held across one. A status request does not change the volume.
 
+use std::ops::Range;
+
 use super::Volume;
-use crate::format::{SegmentState, UsageEntry};
+use crate::format::{CHECKPOINT_SLOT_BLOCKS, SegmentState, UsageEntry};
 use crate::request::{GroupStatus, LifetimeTotals, SegmentCounts, Space, Status};
 
 impl Volume {
@@ -32,7 +34,7 @@ impl Volume {
             grouping,
             victim,
             space: self.space.space(),
-            segment_blocks: self.superblock.layout.segment_blocks,
+            segment_blocks: self.superblock.layout().segment_blocks,
             segments,
             groups,
             counters: self.counters(),
@@ -40,6 +42,29 @@ impl Volume {
             has_failed: self.has_failed(),
             remembered: self.remembered(),
         }
+    }
+
+    /// Returns the areas of the device that the volume needs, in blocks and ascending: both checkpoint slots, and the segments
+    /// that are not free. The superblocks and the locator are not among them. The areas stay right as long as nothing is
+    /// written.
+    pub fn used_areas(&self) -> Vec<Range<u64>> {
+        let layout = self.layout();
+        let slot = |at: u64| at..at + CHECKPOINT_SLOT_BLOCKS;
+        let mut areas = vec![slot(layout.slots[0])];
+        let metadata = self.metadata.read();
+        for (segment, entry) in (0..).zip(metadata.usage.entries()) {
+            let start = layout.segment_address(segment);
+            let end = start + u64::from(layout.segment_blocks);
+            match entry.state {
+                SegmentState::Clean | SegmentState::Bad => {}
+                _ if areas.last().is_some_and(|last| last.end == start) => {
+                    areas.last_mut().expect("an area").end = end;
+                }
+                _ => areas.push(start..end),
+            }
+        }
+        areas.push(slot(layout.slots[1]));
+        areas
     }
 
     /// Returns the totals of all earlier mounts, from the last checkpoint before this mount. The

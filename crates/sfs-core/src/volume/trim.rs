@@ -19,7 +19,7 @@ impl Volume {
         if !self.io.can_discard() {
             return Err(Error::NotSupported);
         }
-        Ok(Trim::new(&self.superblock.layout, range))
+        Ok(Trim::new(&self.superblock.layout(), range))
     }
 
     /// Discards the next run of segments. Returns the number of its bytes; `None` at the end. Syncs and commits wait

@@ -52,7 +52,7 @@ pub(super) fn plannable_blocks(
     view: SpaceView<'_>,
     reserve: Reserve,
 ) -> usize {
-    let kept = reserved_segments(view.layout, view.metadata, reserve, 0) + DELTA_SEGMENTS;
+    let kept = reserved_segments(&view.layout, view.metadata, reserve, 0) + DELTA_SEGMENTS;
     let spare = view.metadata.usage.clean_count().saturating_sub(kept);
     behaviour.plannable_blocks(view, spare)
 }
@@ -105,7 +105,7 @@ pub(super) fn share_segments(
         |a: &StagedBlock, b: &StagedBlock| run_key(a.ino, a.block) == run_key(b.ino, b.block);
     let reservations: usize = files.iter().map(FilePlan::reservation_leaves).sum();
     let leaves = staged.chunk_by(same_run).count() + files.len() + reservations;
-    let kept = reserved_segments(layout, metadata, reserve, leaves);
+    let kept = reserved_segments(&layout, metadata, reserve, leaves);
     let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
     let covered: usize = files.iter().map(FilePlan::covered_count).sum();
     let appended: usize = files.iter().map(|file| file.rest_len).sum();

@@ -20,7 +20,8 @@ use super::step_error::{BuildError, Shortage};
 use crate::Result;
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, InodeState};
-use crate::format::{Head, ItemKind, Key, Mapping, Superblock, run_key};
+use crate::format::{Head, ItemKind, Key, Mapping, run_key};
+use crate::health::OpenSuperblock;
 use crate::io::{Chunk, InPlaceWrites, VolumeDevice};
 use crate::log::{Batch, LogState};
 use crate::metadata::{Metadata, MetadataStore};
@@ -34,7 +35,7 @@ const FILES_PER_BLOCK: usize = 2;
 
 /// Builder of batches from dirty data and changed metadata.
 pub(crate) struct BatchBuilder {
-    superblock: Arc<Superblock>,
+    superblock: Arc<OpenSuperblock>,
     behaviour: Arc<dyn LayoutBehaviour>,
     metadata: Arc<MetadataStore>,
     dirty: Arc<DirtyData>,
@@ -66,7 +67,7 @@ pub(crate) struct CommitBatch {
 impl BatchBuilder {
     /// Returns a builder for batches of the dirty data in `dirty` and the metadata in `metadata`.
     pub(crate) fn new(
-        (superblock, options): (Arc<Superblock>, &VolumeOptions),
+        (superblock, options): (Arc<OpenSuperblock>, &VolumeOptions),
         behaviour: Arc<dyn LayoutBehaviour>,
         metadata: Arc<MetadataStore>,
         dirty: Arc<DirtyData>,
@@ -82,7 +83,7 @@ impl BatchBuilder {
         let metadata = self.metadata.read();
         // The inode of each file may be in a leaf of its own.
         let dirty_blocks = self.dirty.block_count() + self.dirty.file_count();
-        fits_one_batch(&*self.behaviour, &self.superblock.layout, &metadata, dirty_blocks)
+        fits_one_batch(&*self.behaviour, &self.superblock.layout(), &metadata, dirty_blocks)
     }
 
     /// Builds a batch, which may have no chunks if there is nothing to write.
@@ -92,7 +93,7 @@ impl BatchBuilder {
         metadata: &mut Metadata,
         request: &CommitRequest<'_>,
     ) -> std::result::Result<CommitBatch, BuildError> {
-        metadata.begin_writing(self.superblock.layout.segment_blocks);
+        metadata.begin_writing(self.superblock.layout().segment_blocks);
         metadata.usage.apply_durable_frees(log.flushed);
         let released = match request.releases {
             Releases::None => Vec::new(),
@@ -117,7 +118,7 @@ impl BatchBuilder {
             return Ok(CommitBatch { progress, ..CommitBatch::default() });
         }
         if request.reserve == Reserve::Cleaning {
-            let most = clean_target_max_segments(&self.superblock.layout, metadata);
+            let most = clean_target_max_segments(&self.superblock.layout(), metadata);
             metadata.note_wanted_segments(wanted.min(most));
         }
 
@@ -125,7 +126,7 @@ impl BatchBuilder {
         for file in files {
             self.apply_file_plan(metadata, file);
         }
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let InPlaceBatch { blocks: placed, maps } =
             self.behaviour.allocate(layout, log, metadata, &mut staged, share);
         let delta = metadata.delta(&maps, &released);
@@ -153,7 +154,7 @@ impl BatchBuilder {
     }
 
     fn view<'a>(&'a self, log: &'a LogState, metadata: &'a Metadata) -> SpaceView<'a> {
-        SpaceView { layout: &self.superblock.layout, log, metadata }
+        SpaceView { layout: self.superblock.layout(), log, metadata }
     }
 
     /// Plans up to `limit` blocks, and fewer until the plan fits into the Clean segments. Also returns the number of Clean
@@ -218,7 +219,7 @@ impl BatchBuilder {
         if let Selection::Largest(count) = request.selection {
             keep_largest(&mut files, limit.min(*count));
         }
-        let segment_blocks = Batch::segment_data_blocks(&self.superblock.layout);
+        let segment_blocks = Batch::segment_data_blocks(&self.superblock.layout());
         let mut staged =
             stage(metadata, &mut files, request.moves, self.remainder, segment_blocks)?;
         let overwritten = self.behaviour.split_in_place(&mut staged);
@@ -273,7 +274,7 @@ impl BatchBuilder {
         staged: &mut [StagedBlock],
         delta: &[u8],
     ) -> Batch {
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let mut batch = Batch::default();
         let last_group = staged.last().map(|b| b.group);
         for blocks in staged.chunk_by_mut(|a, b| a.group == b.group) {

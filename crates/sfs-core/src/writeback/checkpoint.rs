@@ -19,9 +19,9 @@ use crate::Result;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
 use crate::format::{
-    CheckpointRecord, FileCount, Head, NodePointer, SummaryEntry, Superblock, usage_key,
+    CheckpointRecord, FileCount, Head, Layout, NodePointer, SummaryEntry, TableSegments, usage_key,
 };
-use crate::health::Health;
+use crate::health::{Health, OpenSuperblock};
 use crate::io::{Append, Chunk, InPlaceWrites, VolumeDevice};
 use crate::log::{Batch, HeadPosition, LogState, LogWriter};
 use crate::memory::BlockRef;
@@ -57,6 +57,16 @@ pub(crate) enum CheckpointReason {
     PinnedSegments,
     /// A step has too few Clean segments, and a release by a delta does not help.
     Shortage,
+    /// The layout is about to change. The checkpoint says how many segments its usage table has, and the chain of chunks
+    /// continues with `nonce`: an earlier life of the same image may have left chunks behind the old end.
+    Resizing {
+        /// Number that no other resize of this volume, or of a copy of its image, had.
+        nonce: u64,
+    },
+    /// The layout has changed.
+    Resized,
+    /// Segments at the end of a volume that shrinks are being emptied.
+    Emptying,
 }
 
 impl CheckpointReason {
@@ -73,7 +83,7 @@ impl CheckpointReason {
 
 /// Writer of checkpoints, used under the lock of the log.
 pub(crate) struct Checkpointer {
-    superblock: Arc<Superblock>,
+    superblock: Arc<OpenSuperblock>,
     builder: Arc<BatchBuilder>,
     resolver: Arc<Resolver>,
     metadata: Arc<MetadataStore>,
@@ -86,7 +96,7 @@ pub(crate) struct Checkpointer {
 
 /// Components that a checkpoint uses.
 pub(crate) struct CheckpointerParts {
-    pub(crate) superblock: Arc<Superblock>,
+    pub(crate) superblock: Arc<OpenSuperblock>,
     pub(crate) builder: Arc<BatchBuilder>,
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) metadata: Arc<MetadataStore>,
@@ -129,6 +139,15 @@ impl Checkpointer {
         log: &mut LogState,
         reason: CheckpointReason,
     ) -> std::result::Result<Vec<u32>, StepError> {
+        Ok(self.checkpoint_record(log, reason)?.1)
+    }
+
+    /// Writes a checkpoint as [`Checkpointer::checkpoint`] does, and also returns its record.
+    pub(crate) fn checkpoint_record(
+        &self,
+        log: &mut LogState,
+        reason: CheckpointReason,
+    ) -> std::result::Result<(CheckpointRecord, Vec<u32>), StepError> {
         // Writing may have ended while this thread waited for the log; a checkpoint must not refer to lost blocks.
         self.health.check_running()?;
         let mut ordered: Vec<CommitBatch> = Vec::new();
@@ -156,7 +175,7 @@ impl Checkpointer {
         let mut metadata = self.metadata.write();
         metadata.usage.make_clean(&snapshot.drained);
         metadata.usage.unpin_after_checkpoint();
-        Ok(snapshot.drained)
+        Ok((snapshot.record, snapshot.drained))
     }
 
     /// Builds the ordered batches, which are added to `ordered`, and the snapshot after them.
@@ -190,7 +209,7 @@ impl Checkpointer {
         ordered: &[CommitBatch],
     ) -> Result<()> {
         if mutated(Mutant::DiscardFirst) {
-            let layout = &self.superblock.layout;
+            let layout = &self.superblock.layout();
             snapshot.drained.iter().for_each(|at| self.io.discard_segments(layout, *at, 1));
         }
         if mutated(Mutant::RecordFirst) {
@@ -237,9 +256,9 @@ impl Checkpointer {
     ) -> std::result::Result<Snapshot, BuildError> {
         let unused = unused_heads(log, metadata, reason);
         self.prepare_usage(log, metadata, unused.iter().map(|(_, at)| at.segment))?;
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         let count = metadata.tree.dirty_count();
-        if Batch::opens(log, layout, Head::METADATA, count, 0) > metadata.usage.clean_count() {
+        if opened_segments(log, metadata, layout, count) > metadata.usage.clean_count() {
             return Err(Shortage.into());
         }
         // After the shortage check: a checkpoint that is not written leaves every head as it was.
@@ -277,6 +296,9 @@ impl Checkpointer {
         let nodes = out.pointers.into_iter().zip(BlockRef::all_of(out.blocks));
         batch.fill(nodes.map(append).collect());
         let chunks = batch.finish(log, volume, metadata.usage.clock.now());
+        if let CheckpointReason::Resizing { nonce } = reason {
+            log.previous = crc32c::crc32c_append(log.previous, &nonce.to_le_bytes());
+        }
         self.metadata.publish_sequence(log.next_sequence);
         self.io.announce(&chunks, &InPlaceWrites::default());
         let record = self.record(log, metadata, (number, out.root, out.level), reason);
@@ -294,6 +316,12 @@ impl Checkpointer {
         let written = self.counters.snapshot();
         let mut extensions = log.extensions.clone();
         metadata.reserved().put_into(&mut extensions);
+        TableSegments::remove_from(&mut extensions);
+        // Before the records that can do without room.
+        if matches!(reason, CheckpointReason::Resizing { .. }) && !mutated(Mutant::ResizeUnsaid) {
+            let segments = metadata.usage.entries().len() as u32;
+            TableSegments(segments).put_into(&mut extensions);
+        }
         self.health.put_into(&mut extensions);
         match metadata.known_file_count() {
             Some(count) => count.put_into(&mut extensions),
@@ -328,13 +356,13 @@ impl Checkpointer {
         metadata: &mut Metadata,
         sealed: impl Iterator<Item = u32>,
     ) -> std::result::Result<(), MetadataError> {
-        let layout = &self.superblock.layout;
+        let layout = &self.superblock.layout();
         sealed.for_each(|segment| metadata.usage.mark_dirty(segment));
         let mut prepared = BTreeSet::new();
         loop {
             let count = metadata.tree.dirty_count();
             let old: Vec<u64> = metadata.tree.old_addresses().collect();
-            let opens = Batch::opens(log, layout, Head::METADATA, count, 0);
+            let opens = opened_segments(log, metadata, layout, count);
             let mut touched: Vec<u32> = metadata.usage.clean().take(opens).collect();
             touched.extend(old.iter().filter_map(|address| layout.segment_of(*address)));
             touched.extend(log.heads.get(Head::METADATA).map(|head| head.segment));
@@ -356,21 +384,38 @@ impl Checkpointer {
 
     /// Writes the record of a checkpoint to its slot, durably.
     pub(crate) fn write_record(&self, record: &CheckpointRecord) -> Result<()> {
+        self.write_record_to(record, &self.superblock.layout())
+    }
+
+    /// Writes the record of a checkpoint to its slot in `layout`, durably.
+    pub(crate) fn write_record_to(&self, record: &CheckpointRecord, layout: &Layout) -> Result<()> {
         self.health.check_running()?;
-        let address = self.superblock.layout.slots[(record.number % 2) as usize];
+        let address = layout.slots[(record.number % 2) as usize];
         let bytes = record.encode(self.superblock.volume(), address);
         let mut blocks =
             Block::new_vec_zeroed(bytes.len() / BLOCK_SIZE).expect("memory for a checkpoint");
         blocks.as_mut_bytes().copy_from_slice(&bytes);
         self.io.write_record(address, &blocks, Stream(Head::METADATA.0))?;
-        if !mutated(Mutant::SkippedRecordFlush) {
+        let is_resize = *layout != self.superblock.layout();
+        let is_unflushed =
+            mutated(Mutant::SkippedRecordFlush) || is_resize && mutated(Mutant::ResizeUnflushed);
+        if !is_unflushed {
             self.io.flush()?;
         }
         Ok(())
     }
 }
 
-/// Returns the open heads that no block will go to. A shortage needs the room in every open segment.
+/// Returns the number of segments that `count` nodes may open. The head of metadata is closed first if its segment is
+/// withheld, and its room is lost.
+fn opened_segments(log: &LogState, metadata: &Metadata, layout: &Layout, count: usize) -> usize {
+    let head = log.heads.get(Head::METADATA);
+    let is_closed = head.is_some_and(|at| metadata.usage.is_withheld(at.segment));
+    Batch::opens(log, layout, Head::METADATA, count, 0) + usize::from(is_closed)
+}
+
+/// Returns the open heads that no block will go to: heads of unused groups, and those in withheld segments. A shortage
+/// needs the room in every open segment.
 fn unused_heads(
     log: &LogState,
     metadata: &Metadata,
@@ -379,5 +424,8 @@ fn unused_heads(
     if reason.is_shortage() {
         return Vec::new();
     }
-    log.heads.unused(|group| metadata.grouping.is_in_use(group)).collect()
+    let withheld = log.heads.iter().filter(|(_, at)| metadata.usage.is_withheld(at.segment));
+    let unused = log.heads.unused(|group| metadata.grouping.is_in_use(group));
+    let others = unused.filter(|(_, at)| !metadata.usage.is_withheld(at.segment));
+    withheld.chain(others).collect()
 }

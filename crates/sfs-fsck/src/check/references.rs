@@ -180,7 +180,7 @@ fn check_one_by_one(
     take_shared(&mut found, findings);
     let segment_of =
         |reference: &BlockReference| tree.volume.layout().segment_of(reference.address);
-    let usage = UsageEntries::read(tree, &mut Findings::default());
+    let usage = UsageEntries::stored(tree);
     for group in found.chunk_by(|a, b| segment_of(a) == segment_of(b)) {
         let Some(segment) = segment_of(&group[0]) else { continue };
         let is_placed = usage.get(segment).is_some_and(|e| e.state == SegmentState::InPlace);

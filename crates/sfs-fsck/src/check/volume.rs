@@ -91,7 +91,7 @@ impl<'a> VolumeCheck<'a> {
         listener: ProgressListener<'_>,
     ) -> Result<Self, FsckError> {
         let (mut usage_findings, mut log_findings) = Default::default();
-        let usage = UsageEntries::read(&tree, &mut usage_findings);
+        let usage = UsageEntries::read(&tree, &record, &mut usage_findings);
         let rolled = roll_forward(&mut tree, &record, &usage, found, &mut log_findings, listener)?;
         let next_ino = rolled.next_ino;
         let expected = TreeExpectation { next_ino, node_count: usage.node_count(), data };

@@ -90,6 +90,7 @@ fn show_superblock(superblock: &Superblock) -> Value {
             "read_only_compatible": format!("{:#x}", features.read_only_compatible),
             "incompatible": format!("{:#x}", features.incompatible),
         },
+        "hash_key_from_seed": features.has_key_from_seed(),
         "uuid": uuid,
         "label": superblock.label.as_str(),
         "block_count": layout.block_count,
@@ -232,7 +233,7 @@ fn open_tree<'a>(
     let point = RecoveryPoint::find(volume, &mut ignored, quiet)?;
     let point = point.ok_or(FsckError::NotFound("checkpoint"))?;
     let mut tree = OverlayTree::new(volume, point.root);
-    let usage = UsageEntries::read(&tree, &mut ignored);
+    let usage = UsageEntries::read(&tree, &point.record, &mut ignored);
     roll_forward(&mut tree, &point.record, &usage, &ChunkPositions::new(), &mut ignored, quiet)?;
     Ok((tree, usage))
 }

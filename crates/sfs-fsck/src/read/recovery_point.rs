@@ -123,7 +123,7 @@ fn find_newer(
     let root = scan.best_root().filter(|(of, _)| of == number).map(|(_, root)| root);
     let mut tree = OverlayTree::new(volume, Some((record.root(), record.root_level)));
     let mut ignored = Findings::default();
-    let usage = UsageEntries::read(&tree, &mut ignored);
+    let usage = UsageEntries::read(&tree, record, &mut ignored);
     let none = ChunkPositions::new();
     let rolled = roll_forward(&mut tree, record, &usage, &none, &mut ignored, listener)?;
     let is_durable = rolled.next_sequence < nodes.first_sequence

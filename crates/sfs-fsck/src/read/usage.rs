@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use sfs_core::format::{Head, USAGE_PER_ITEM, UsageEntry, usage_key};
+use sfs_core::format::{
+    CheckpointRecord, Head, TableSegments, USAGE_PER_ITEM, UsageEntry, usage_key,
+};
 
 use crate::finding::Finding;
 use crate::findings::Findings;
@@ -13,12 +15,24 @@ use crate::read::overlay_tree::OverlayTree;
 pub(crate) struct UsageEntries(BTreeMap<u32, UsageEntry>);
 
 impl UsageEntries {
-    /// Reads the table from `tree`. An item that is missing or does not decode is a finding.
-    pub(crate) fn read(tree: &OverlayTree<'_>, findings: &mut Findings) -> Self {
+    /// Reads the table of checkpoint `record` from `tree`. An item that is missing or does not decode is a finding, as is
+    /// a malformed number of segments, with which the table counts as whole. Segments that a resize has added since the
+    /// checkpoint are Clean.
+    pub(crate) fn read(
+        tree: &OverlayTree<'_>,
+        record: &CheckpointRecord,
+        findings: &mut Findings,
+    ) -> Self {
         let segment_count = tree.volume.layout().segment_count;
-        let mut table = BTreeMap::new();
-        for first in (0..segment_count).step_by(USAGE_PER_ITEM as usize) {
-            let wanted = USAGE_PER_ITEM.min(segment_count - first);
+        let stated = TableSegments::of(&record.extensions, segment_count);
+        if stated.is_none() {
+            findings.push(Finding::UsageMissing { segment: 0 });
+        }
+        let count = stated.map_or(segment_count, |stated| stated.0);
+        let mut table: BTreeMap<u32, UsageEntry> =
+            (count..segment_count).map(|segment| (segment, UsageEntry::NEW)).collect();
+        for first in (0..count).step_by(USAGE_PER_ITEM as usize) {
+            let wanted = USAGE_PER_ITEM.min(count - first);
             let entries = tree
                 .get(&usage_key(first))
                 .and_then(|value| UsageEntry::decode_item(&value, first).ok())
@@ -29,6 +43,16 @@ impl UsageEntries {
             }
         }
         Self(table)
+    }
+
+    /// Reads the entries that `tree` has, however many an item should have.
+    pub(crate) fn stored(tree: &OverlayTree<'_>) -> Self {
+        let firsts = (0..tree.volume.layout().segment_count).step_by(USAGE_PER_ITEM as usize);
+        let item = |first| {
+            let entries = UsageEntry::decode_item(&tree.get(&usage_key(first))?, first).ok()?;
+            Some((first..).zip(entries))
+        };
+        Self(firsts.filter_map(item).flatten().collect())
     }
 
     /// Returns segments and their entries, ascending.

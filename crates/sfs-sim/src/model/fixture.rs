@@ -71,7 +71,18 @@ pub fn format(device: Arc<dyn Device>, segment_blocks: u64) {
 
 /// Makes a volume like [`format()`], with the given data layout.
 pub fn format_as(device: Arc<dyn Device>, segment_blocks: u64, data_layout: DataLayout) {
-    let layout = Layout::new(device.geometry().block_count, segment_blocks, 0).expect("a layout");
+    let block_count = device.geometry().block_count;
+    format_blocks(device, block_count, segment_blocks, data_layout);
+}
+
+/// Makes a volume on the first `block_count` blocks of `device`, with the given data layout.
+pub fn format_blocks(
+    device: Arc<dyn Device>,
+    block_count: u64,
+    segment_blocks: u64,
+    data_layout: DataLayout,
+) {
+    let layout = Layout::new(block_count, segment_blocks, 0).expect("a layout");
     let superblock = Superblock {
         uuid: *b"the model volume",
         label: Label::NONE,

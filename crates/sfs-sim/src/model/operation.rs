@@ -126,6 +126,18 @@ pub enum VolumeOperation {
     SetLabel {
         label: Label,
     },
+    /// Growth of the volume by segments at its end, durable when the operation returns. Without room on the device the
+    /// volume stays as it is.
+    Grow {
+        segments: u32,
+        nonce: u64,
+    },
+    /// Loss of segments at the end of the volume, durable when the operation returns. A volume that is too full stays as it
+    /// is.
+    Shrink {
+        segments: u32,
+        nonce: u64,
+    },
     /// All background work that is due after `millis` milliseconds.
     Work {
         millis: u64,
@@ -234,6 +246,13 @@ impl Chooser<'_> {
             87 => VolumeOperation::SyncData { ino: self.ino() },
             88 => VolumeOperation::Access { ino: self.file() },
             89 => VolumeOperation::SyncAll,
+            90 if self.random.one_in(2) => {
+                let (segments, nonce) = (1 + self.random.below(3) as u32, self.random.draw());
+                match self.random.one_in(3) {
+                    true => VolumeOperation::Shrink { segments, nonce },
+                    false => VolumeOperation::Grow { segments, nonce },
+                }
+            }
             90 => VolumeOperation::SetLabel { label: self.label() },
             91..=98 => VolumeOperation::Work {
                 millis: self.random.pick(&[0, 10, 300, 600, 6000, 310_000]),

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use sfs_core::format::{ROOT_INO, Timestamp};
+use sfs_core::format::{ROOT_INO, SEGMENTS_MIN, Timestamp};
 use sfs_core::request::{AllocateMode, Caller, FileEntry, VolumeOptions};
-use sfs_core::{Error, Volume};
+use sfs_core::{Error, ResizeError, Resized, Volume};
 use sfs_device::Device;
 
 use super::compare;
@@ -281,6 +281,8 @@ impl VolumePair {
                 self.volume().set_label(*label)?;
                 self.reference.label = *label;
             }
+            VolumeOperation::Grow { segments, nonce } => self.grow(*segments, *nonce)?,
+            VolumeOperation::Shrink { segments, nonce } => self.shrink(*segments, *nonce)?,
             VolumeOperation::Work { millis } => {
                 self.millis += millis;
                 settle(self.volume(), self.now())?;
@@ -290,6 +292,43 @@ impl VolumePair {
             other => unreachable!("{other:?} is performed by `both`"),
         }
         Ok(())
+    }
+
+    /// Grows the volume by `segments`, if the device has room for them.
+    fn grow(&self, segments: u32, nonce: u64) -> Result<(), Error> {
+        let from = self.volume().layout();
+        let blocks = from.blocks_for(from.segment_count + segments);
+        if blocks > self.device.geometry().block_count {
+            return Ok(());
+        }
+        let total = self.volume().space().total_blocks;
+        match self.volume().grow_volume(Some(blocks), nonce) {
+            Ok(Resized { to, .. }) => {
+                assert_eq!(to.segment_count, from.segment_count + segments);
+                assert!(self.volume().space().total_blocks >= total);
+                Ok(())
+            }
+            Err(ResizeError::TooFull) => Ok(()),
+            Err(ResizeError::Failed(error)) => Err(error),
+            Err(refused) => panic!("a growth that fits is refused: {refused}"),
+        }
+    }
+
+    /// Shrinks the volume by `segments`, if its content allows that.
+    fn shrink(&self, segments: u32, nonce: u64) -> Result<(), Error> {
+        let from = self.volume().layout();
+        let blocks = from.blocks_for((from.segment_count - segments).max(SEGMENTS_MIN));
+        match self.volume().shrink_volume(blocks, nonce) {
+            Ok(Resized { to, .. }) => {
+                assert!(to.block_count <= from.block_count);
+                Ok(())
+            }
+            Err(ResizeError::TooFull | ResizeError::Occupied { .. } | ResizeError::InPlace) => {
+                Ok(())
+            }
+            Err(ResizeError::Failed(error)) => Err(error),
+            Err(refused) => panic!("a shrinking is refused: {refused}"),
+        }
     }
 
     fn lookup(&mut self, parent: u64, name: &[u8]) {

@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use sfs_core::format::{DataLayout, FileKind, Inode, ROOT_INO};
+use sfs_core::format::{DataLayout, FileKind, Inode, ROOT_INO, SEGMENTS_MIN};
 use sfs_core::request::VolumeOptions;
-use sfs_core::{Error, Volume};
+use sfs_core::{Error, ResizeError, Volume};
 use sfs_device::Device;
 use sfs_sim::empty_volume::empty_volume;
 use sfs_sim::image::CowImage;
@@ -157,6 +157,24 @@ pub(crate) fn check_image(witness: &Witness, image: &CowImage) -> Result<usize, 
     }
 }
 
+fn shrink(volume: &Volume, segments: u32, nonce: u64) -> Result<(), Error> {
+    let layout = volume.layout();
+    let blocks = layout.blocks_for((layout.segment_count - segments).max(SEGMENTS_MIN));
+    match volume.shrink_volume(blocks, nonce) {
+        Err(ResizeError::Failed(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn grow(volume: &Volume, segments: u32, nonce: u64) -> Result<(), Error> {
+    let layout = volume.layout();
+    let blocks = layout.blocks_for(layout.segment_count + segments);
+    match volume.grow_volume(Some(blocks), nonce) {
+        Err(ResizeError::Failed(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 fn perform(volume: &Volume, operation: &VolumeOperation, millis: u64) -> Result<(), Error> {
     let caller =
         sfs_core::request::Caller { uid: 1000, gid: 100, now: after(millis), umask: Some(0o022) };
@@ -211,6 +229,8 @@ fn perform(volume: &Volume, operation: &VolumeOperation, millis: u64) -> Result<
         | VolumeOperation::Forget { .. }
         | VolumeOperation::Read { .. } => Ok(()),
         VolumeOperation::SetLabel { label } => volume.set_label(*label),
+        VolumeOperation::Grow { segments, nonce } => grow(volume, *segments, *nonce),
+        VolumeOperation::Shrink { segments, nonce } => shrink(volume, *segments, *nonce),
         VolumeOperation::Seek { .. }
         | VolumeOperation::List { .. }
         | VolumeOperation::Reopen { .. } => Ok(()),

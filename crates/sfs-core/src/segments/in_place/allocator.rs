@@ -49,6 +49,15 @@ impl InPlaceAllocator {
         Some(Self { layout, bitmap, scheme, current: None, pending, free_blocks: 0 })
     }
 
+    /// Takes over a layout with other segments at the end. Segments that are left out have no taken block.
+    pub(crate) fn resize(&mut self, layout: Layout) {
+        self.layout = layout;
+        self.bitmap.resize(layout.segment_count);
+        self.scheme.resize(layout.segment_count);
+        self.current = self.current.filter(|current| *current < layout.segment_count);
+        self.pending.retain(|freed| freed.segment < layout.segment_count);
+    }
+
     /// Marks `count` blocks of one segment, from `address` on, as taken. Returns whether all of
     /// them were free.
     pub(crate) fn mark(&mut self, address: u64, count: u32) -> bool {

@@ -16,10 +16,18 @@ pub(crate) struct Bitmap {
 impl Bitmap {
     /// Returns a bitmap without taken blocks. `segment_blocks` is a power of two of at least 32.
     pub(crate) fn new(segment_count: u32, segment_blocks: u32) -> Self {
-        let count = segment_count as usize * words_per_segment(segment_blocks);
+        let mut bitmap = Self { words: Vec::new(), segment_blocks };
+        bitmap.resize(segment_count);
+        bitmap
+    }
+
+    /// Adds segments without taken blocks at the end, or drops segments there.
+    pub(crate) fn resize(&mut self, segment_count: u32) {
+        let count = segment_count as usize * words_per_segment(self.segment_blocks);
         // A segment of 32 blocks has the lower half of its word; the upper half counts as taken.
-        let empty = if segment_blocks < WORD_BITS { u64::MAX << segment_blocks } else { 0 };
-        Self { words: vec![empty; count], segment_blocks }
+        let empty =
+            if self.segment_blocks < WORD_BITS { u64::MAX << self.segment_blocks } else { 0 };
+        self.words.resize(count, empty);
     }
 
     pub(crate) fn segment_blocks(&self) -> u32 {

@@ -69,6 +69,10 @@ impl Scheme for ClockSpace {
     fn fills_up(&self) -> bool {
         true
     }
+
+    fn resize(&mut self, segment_count: u32) {
+        self.hand %= segment_count;
+    }
 }
 
 #[cfg(test)]

@@ -95,6 +95,11 @@ impl Scheme for GreedySpace {
         true
     }
 
+    fn resize(&mut self, segment_count: u32) {
+        assert!(self.entries.iter().skip(segment_count as usize).all(|entry| entry.at == NOWHERE));
+        self.entries.resize(segment_count as usize, HeapSlot { free: 0, at: NOWHERE });
+    }
+
     fn note_free(&mut self, segment: u32, free: u32) {
         let entry = &mut self.entries[segment as usize];
         entry.free = free;

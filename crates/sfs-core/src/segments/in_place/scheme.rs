@@ -50,4 +50,7 @@ pub(super) trait Scheme: Send + Sync {
 
     /// Notes that `segment` has `free` free blocks now; 0 if it is no longer InPlace.
     fn note_free(&mut self, _segment: u32, _free: u32) {}
+
+    /// Notes that the volume has `segment_count` segments now. Segments that are left out have no free block.
+    fn resize(&mut self, _segment_count: u32) {}
 }

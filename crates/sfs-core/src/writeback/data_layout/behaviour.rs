@@ -9,7 +9,7 @@ use crate::segments::SegmentBudget;
 /// State of the volume that a data layout reads.
 #[derive(Clone, Copy)]
 pub(crate) struct SpaceView<'a> {
-    pub(crate) layout: &'a Layout,
+    pub(crate) layout: Layout,
     pub(crate) log: &'a LogState,
     pub(crate) metadata: &'a Metadata,
 }

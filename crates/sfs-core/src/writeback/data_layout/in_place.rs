@@ -59,7 +59,7 @@ impl LayoutBehaviour for InPlace {
     }
 
     fn plannable_blocks(&self, view: SpaceView<'_>, spare_segments: usize) -> usize {
-        self.certain_blocks(view.layout, view.metadata, spare_segments) + OVERWRITTEN_BLOCKS_MAX
+        self.certain_blocks(&view.layout, view.metadata, spare_segments) + OVERWRITTEN_BLOCKS_MAX
     }
 
     fn opened_segments(&self, view: SpaceView<'_>, blocks: &[StagedBlock]) -> usize {
@@ -90,7 +90,7 @@ impl LayoutBehaviour for InPlace {
     ) -> InPlaceBatch {
         // Admitted blocks are written in any case; beyond them the log keeps its segments.
         let spare = share.data.min(metadata.usage.in_place_segments_left(metadata.node_count()));
-        let opens = self.opened_segments(SpaceView { layout, log, metadata }, blocks);
+        let opens = self.opened_segments(SpaceView { layout: *layout, log, metadata }, blocks);
         let mut share = SegmentBudget { data: spare.max(opens), ..share };
         let mut batch = InPlaceBatch { blocks: std::mem::take(blocks), maps: Vec::new() };
         let follows = |a: &StagedBlock, b: &StagedBlock| a.ino == b.ino && a.block + 1 == b.block;

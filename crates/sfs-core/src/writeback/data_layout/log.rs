@@ -75,7 +75,7 @@ impl LayoutBehaviour for Appending {
 
     fn plannable_blocks(&self, view: SpaceView<'_>, spare_segments: usize) -> usize {
         if spare_segments > 0 {
-            return self.certain_blocks(view.layout, view.metadata, spare_segments).max(2);
+            return self.certain_blocks(&view.layout, view.metadata, spare_segments).max(2);
         }
         // A few more blocks fit into the open segments.
         by_room(view).iter().map(|(_, room)| room).sum()
@@ -84,7 +84,7 @@ impl LayoutBehaviour for Appending {
     fn opened_segments(&self, view: SpaceView<'_>, blocks: &[StagedBlock]) -> usize {
         let opens = |group| {
             let count = blocks.iter().filter(|c| c.group == group).count();
-            Batch::opens(view.log, view.layout, Head::of(group), count, 0)
+            Batch::opens(view.log, &view.layout, Head::of(group), count, 0)
         };
         Group::first(GROUPS_MAX).map(opens).sum()
     }
@@ -112,7 +112,7 @@ pub(super) fn log_capacity(layout: &Layout, segments: u32) -> u64 {
 /// Returns the groups with the room of their heads in blocks, the most first.
 fn by_room(view: SpaceView<'_>) -> Vec<(Group, usize)> {
     let groups = Group::first(GROUPS_MAX);
-    let room = |group: Group| Batch::head_room_blocks(view.log, view.layout, Head::of(group));
+    let room = |group: Group| Batch::head_room_blocks(view.log, &view.layout, Head::of(group));
     let mut order: Vec<(Group, usize)> = groups.map(|group| (group, room(group))).collect();
     order.sort_by_key(|(_, room)| std::cmp::Reverse(*room));
     order
