@@ -47,8 +47,9 @@ impl FuseShell {
             self.names_changed(request.node)?;
         }
         // The kernel opens files for itself without O_LARGEFILE. Where it has the content in its cache, no read
-        // follows.
-        if open_flags & O_LARGEFILE != 0 && self.note_access(request.node, open_flags) {
+        // follows. A file that is opened for writing as well may never be read.
+        let is_read = open_flags & O_LARGEFILE != 0 && !may_write(open_flags);
+        if is_read && self.note_access(request.node, open_flags) {
             self.directory_changed(request.node);
         }
         Ok(Reply::Opened(self.opened(request.node, open_flags, false)))

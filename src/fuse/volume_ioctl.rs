@@ -40,7 +40,7 @@ impl FuseShell {
         self.check_change(request)?;
         let (mut range, _) =
             FsTrimRange::read_from_prefix(input).map_err(|_| Refusal::Errno(libc::EINVAL))?;
-        let block_count = self.volume.superblock().layout.block_count;
+        let block_count = self.volume.layout().block_count;
         let block = sfs_device::BLOCK_SIZE as u64;
         if range.start >= block_count * block || range.len < block {
             return Err(Refusal::Errno(libc::EINVAL));
