@@ -11,7 +11,8 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use harness::{CACHES, TestVolume, can_mount, transport};
-use rustix::fs::{XattrFlags, setxattr};
+use rustix::fs::{FallocateFlags, XattrFlags, copy_file_range, fallocate, setxattr};
+use rustix::io::Errno;
 
 fn can_change_flags() -> bool {
     let can = transport() != "fuser";
@@ -109,6 +110,60 @@ fn mounted_immutable_files_cannot_be_changed() {
         mount.unmount();
         volume.check();
     }
+}
+
+/// The kernel knows nothing of the flags, so a descriptor that was open before reaches SFS.
+#[test]
+fn mounted_open_files_follow_later_flags_in_requests_that_the_cache_does_not_hold() {
+    if !can_change_flags() {
+        return;
+    }
+    const KEEP: FallocateFlags = FallocateFlags::KEEP_SIZE;
+    for options in CACHES {
+        let volume = TestVolume::new("64M");
+        let mount = volume.mount(options);
+        let (path, source) = (mount.dir.join("file"), mount.dir.join("source"));
+        fs::write(&path, [1; 10_000]).expect("writing");
+        fs::write(&source, [2; 10_000]).expect("writing");
+        let open = opened(&path, false).expect("opening");
+        let source = File::open(source).expect("opening");
+        let reserve = || fallocate(&open, KEEP, 0, 40_960);
+        let punch = || fallocate(&open, KEEP | FallocateFlags::PUNCH_HOLE, 0, 4096);
+        let copy = || copy_file_range(&source, Some(&mut 0), &open, Some(&mut 0), 10_000);
+        chattr("+i", &path);
+        assert_eq!(reserve(), Err(Errno::PERM));
+        assert_eq!(punch(), Err(Errno::PERM));
+        assert_eq!(copy(), Err(Errno::PERM));
+        let list = posix_list();
+        let set = || setxattr(&path, "system.posix_acl_access", &list, XattrFlags::empty());
+        assert_eq!(set(), Err(Errno::PERM));
+        chattr("-i", &path);
+        chattr("+a", &path);
+        assert_eq!(punch(), Err(Errno::PERM));
+        assert_eq!(reserve(), Ok(()), "an append may need the space");
+        chattr("-a", &path);
+        assert_eq!(set(), Ok(()));
+        assert_eq!(copy(), Ok(10_000));
+        assert_eq!(fs::read(&path).expect("reading"), [2; 10_000]);
+        drop((open, source));
+        mount.unmount();
+        volume.check();
+    }
+}
+
+/// Returns an access list with a named user, as the extended attribute has it.
+fn posix_list() -> Vec<u8> {
+    let entry = |tag: u16, permissions: u16, id: u32| {
+        [&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    let entries = [
+        entry(1, 6, u32::MAX),
+        entry(2, 4, 1000),
+        entry(4, 4, u32::MAX),
+        entry(16, 4, u32::MAX),
+        entry(32, 4, u32::MAX),
+    ];
+    [2_u32.to_le_bytes().to_vec(), entries.concat()].concat()
 }
 
 #[test]
