@@ -67,6 +67,8 @@ pub(crate) enum ReadStep {
     Read {
         /// Number of blocks in the part that are not live: they are gained by cleaning.
         garbage_blocks: u64,
+        /// Number of all blocks in the part.
+        blocks: u64,
     },
     /// The round is complete: its blocks have to be committed.
     RoundComplete,
@@ -215,7 +217,7 @@ impl Cleaner {
         let live = (round.moves.len() - moves + live_nodes) as u64;
         let is_cut_short = round.failed.is_some();
         let garbage_blocks = if is_cut_short { 0 } else { seen.saturating_sub(live) };
-        ReadStep::Read { garbage_blocks }
+        ReadStep::Read { garbage_blocks, blocks: seen }
     }
 
     /// Returns the address up to which the last victim has been read: its end once nothing is unread.

@@ -16,6 +16,9 @@ const WRITE_BACK_PARTS: usize = 8;
 /// Number of blocks, written without finding as much garbage, at which a writer has to clean.
 const CLEAN_DEBT_BLOCKS: u64 = 64;
 
+/// Number of blocks of a victim for each block of garbage that makes cleaning worthwhile for a writer.
+const GARBAGE_WORTHWHILE: u64 = 10;
+
 /// Largest debt: the writes of a few requests, so that no request pays for a long time in which nothing could be cleaned.
 const DEBT_BLOCKS_MAX: u64 = 1024;
 
@@ -95,10 +98,14 @@ impl CleaningPace {
         self.debt_blocks.load(Ordering::Relaxed) >= CLEAN_DEBT_BLOCKS
     }
 
-    /// Subtracts the debt that a step pays which found `garbage_blocks`: at least one block, so that payment ends.
-    pub(super) fn pay_debt(&self, garbage_blocks: u64) {
+    /// Subtracts the debt that a step pays which found `garbage_blocks` among `blocks`. Where all segments are nearly full,
+    /// moving gains little more than its own summaries take, and only spreads the garbage: a step pays for
+    /// [`CLEAN_DEBT_BLOCKS`] then.
+    pub(super) fn pay_debt(&self, garbage_blocks: u64, blocks: u64) {
+        let is_worthwhile = garbage_blocks * GARBAGE_WORTHWHILE >= blocks.max(1);
+        let payment = if is_worthwhile { garbage_blocks } else { CLEAN_DEBT_BLOCKS };
         // Another thread may have paid or cleared the same debt.
-        let paid = |debt: u64| Some(debt.saturating_sub(garbage_blocks.max(1)));
+        let paid = |debt: u64| Some(debt.saturating_sub(payment));
         let _ = self.debt_blocks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid);
     }
 }
@@ -113,8 +120,8 @@ mod tests {
         let pace = CleaningPace::default();
         assert!(!pace.add_debt(CLEAN_DEBT_BLOCKS - 1));
         assert!(pace.add_debt(1) && pace.add_debt(1), "both threads clean");
-        pace.pay_debt(CLEAN_DEBT_BLOCKS);
-        pace.pay_debt(CLEAN_DEBT_BLOCKS);
+        pace.pay_debt(CLEAN_DEBT_BLOCKS, 256);
+        pace.pay_debt(0, 256);
         assert!(!pace.add_debt(CLEAN_DEBT_BLOCKS - 1));
     }
 }

@@ -178,8 +178,8 @@ impl SpaceControl {
         let mut steps = 0;
         while self.pace.is_in_debt() && steps < WRITER_STEPS_MAX && !self.health.has_stopped() {
             steps += 1;
-            if let ReadStep::Read { garbage_blocks } = self.cleaner.read_step(&mut round) {
-                self.pace.pay_debt(garbage_blocks);
+            if let ReadStep::Read { garbage_blocks, blocks } = self.cleaner.read_step(&mut round) {
+                self.pace.pay_debt(garbage_blocks, blocks);
                 continue;
             }
             match self.finish_step_of_writer(&mut round) {
@@ -206,18 +206,13 @@ impl SpaceControl {
     /// Commits the round of a writer; without one, releases the segments that were cleaned, which makes room for other
     /// victims. Returns whether to go on.
     fn finish_step_of_writer(&self, round: &mut CleaningRound) -> StepResult<bool> {
-        let goes_on = if !round.is_empty() {
-            self.commit_round(&mut self.log.lock(), round)?
+        if !round.is_empty() {
+            self.commit_round(&mut self.log.lock(), round)
         } else if self.metadata.read().usage.releasable_count() > 0 {
-            self.release_drained_segments(&mut self.log.lock())?
+            self.release_drained_segments(&mut self.log.lock())
         } else {
-            false
-        };
-        if !goes_on && !self.cleaner.waits_for_checkpoint() {
-            let garbage = garbage(&self.superblock.layout(), &self.metadata.read());
-            self.cleaner.note_futile(garbage, Urgency::Critical);
+            Ok(false)
         }
-        Ok(goes_on)
     }
 
     /// Makes room before metadata is changed: writes back when too much has changed for memory or

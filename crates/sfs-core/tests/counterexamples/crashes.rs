@@ -262,12 +262,12 @@ fn a_damaged_newest_checkpoint_is_noticed_when_the_log_before_it_is_gone() {
         }
     };
     volume.sync_all().unwrap();
-    checkpoint(31);
+    checkpoint(310);
     for len in 1..=100 {
         set_size(&volume, files[0], len).unwrap();
         volume.sync_all().unwrap();
     }
-    checkpoint(62);
+    checkpoint(620);
     set_size(&volume, files[0], 200).unwrap();
     volume.sync_all().unwrap();
     // mkfs wrote checkpoint 2, the mount 3 to 5.

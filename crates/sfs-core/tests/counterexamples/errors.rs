@@ -293,7 +293,7 @@ fn a_superblock_that_cannot_be_flushed_ends_writing() {
         volume.lookup(ROOT_INO, format!("file {number}").as_bytes()).unwrap();
     }
     device.fail_nth(Operation::Flush, 1);
-    assert!(is_corrupt(volume.work(later(60))), "the checkpoint fails");
+    assert!(is_corrupt(volume.work(later(310))), "the checkpoint fails");
     assert!(volume.has_failed(), "the record of the failure was not flushed");
     assert!(matches!(volume.sync_all(), Err(Error::Stopped)));
 }
