@@ -32,6 +32,8 @@ pub enum Recipe {
     WriteBack(&'static str, u64, usize),
     /// `truncate` to a size.
     Truncate(&'static str, u64),
+    /// `truncate` to a size, and to a larger one before anything is written.
+    Regrow(&'static str, u64, u64),
     /// `open(O_TRUNC)` and `write` of a length in bytes.
     Rewrite(&'static str, usize),
     /// Safe save of an editor: `creat` of `/new`, `write` of a length in bytes, `close`, and `rename` over the
@@ -100,7 +102,7 @@ pub enum Recipe {
 use Recipe::{
     Access, Allocate, AllocateKept, Chmod, ChmodListed, CopyRange, Create, CreateListed, Exchange,
     Grow, GrowAndShrink, Link, MakeDirectory, MakeDirectoryListed, MakePipe, MakeUnnamed, Publish,
-    Punch, PunchDirty, RemoveDirectory, RemoveList, RemoveXattr, Rename, Replace, Rewrite,
+    Punch, PunchDirty, Regrow, RemoveDirectory, RemoveList, RemoveXattr, Rename, Replace, Rewrite,
     SetDefaultList, SetFlag, SetLabel, SetList, SetXattr, Symlink, Truncate, Unlink, UnlinkOpen,
     Whiteout, Write, WriteBack, Zero,
 };
@@ -136,6 +138,7 @@ pub const RECIPES: &[Recipe] = &[
     Truncate("/A/foo", 0),
     Truncate("/A/foo", 100),
     Truncate("/A/bar", 4096),
+    Regrow("/foo", 5000, 30_000),
     Rewrite("/foo", 200),
     Rewrite("/foo", 9000),
     Rewrite("/A/foo", 9000),
@@ -367,6 +370,10 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Volum
         Write(path, offset, len) => vec![write(file(path)?, offset, len, false)],
         WriteBack(path, offset, len) => vec![write(file(path)?, offset, len, true)],
         Truncate(path, size) => vec![truncate(file(path)?, size)],
+        Regrow(path, small, large) => {
+            let ino = file(path)?;
+            vec![truncate(ino, small), truncate(ino, large)]
+        }
         Rewrite(path, len) => {
             let ino = file(path)?;
             vec![truncate(ino, 0), write(ino, 0, len, false)]
@@ -473,7 +480,7 @@ pub fn sync(recipe: Recipe, persist: Persist, reference: &Reference) -> Option<V
 fn target(recipe: Recipe) -> &'static str {
     match recipe {
         Create(path) | MakeDirectory(path) | Symlink(path) | MakePipe(path) => path,
-        Write(path, ..) | WriteBack(path, ..) | Truncate(path, _) => path,
+        Write(path, ..) | WriteBack(path, ..) | Truncate(path, _) | Regrow(path, ..) => path,
         Allocate(path, ..) | AllocateKept(path, ..) | Punch(path, ..) | Zero(path, ..) => path,
         PunchDirty(path, ..) => path,
         CopyRange(_, to, _) => to,

@@ -67,7 +67,7 @@ pub(super) const CRATES: [Layered; 5] = [
         layers: &[
             &["block_trace", "closed_form", "random", "report"],
             &["exported", "workload"],
-            &["host", "simulation"],
+            &["host", "in_memory", "simulation"],
             &["flash"],
         ],
         circles: Circles::WithParents,
