@@ -1,6 +1,6 @@
 //! `sfs-ctl image`: copies of a volume that have its used segments only.
 //!
-//! [`save`] reads a volume that is not mounted; the copy is a stream of checksummed records (`record`). [`restore`]
+//! [`save`] reads a volume that is not mounted, or is frozen meanwhile; the copy is a stream of checksummed records (`record`). [`restore`]
 //! writes such a stream to a device, the superblocks last. Whatever goes wrong before that, the device has no volume.
 
 mod record;
@@ -9,6 +9,7 @@ mod save;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,9 +17,12 @@ use sfs_core::Volume;
 use sfs_core::request::VolumeOptions;
 use sfs_device::{Access, BLOCK_SIZE, FileDevice, OpenErrorKind};
 use sfs_mkfs::signatures::{Ends, detect};
+use sfs_system::mountinfo::MountRecord;
 
 use crate::exit_error::{self, ExitError};
 use crate::file_clock;
+use crate::freeze::FREEZE_SECS_MAX;
+use crate::freeze_command;
 use crate::mount;
 use crate::volume_path::{VolumePath, find};
 pub use record::{Copied, ImageError};
@@ -26,28 +30,67 @@ pub use record::{Copied, ImageError};
 /// Path that means the standard input or output.
 const STANDARD: &str = "-";
 
-/// Saves the volume at `path`, which must not be mounted, to the file `target`, or to the standard output.
+/// Saves the volume at `path` to the file `target`, or to the standard output. A mounted volume is frozen meanwhile, for
+/// at most [`FREEZE_SECS_MAX`].
 ///
 /// # Errors
 ///
-/// [`ExitError`] with the reason. A file that was begun is removed.
+/// [`ExitError`] with the reason. A file that was begun is removed. The standard output has no end mark then, so that
+/// nobody takes it for a whole image.
 pub fn save(path: &Path, target: &Path, force: bool) -> Result<Copied, ExitError> {
-    let shown = path.display();
-    let path = match find(path)? {
-        VolumePath::Device(path) => path,
-        // A mounted volume changes while it is read. Where a mount can be frozen, it could be saved here meanwhile.
-        VolumePath::Mounted(mount) => {
-            return Err(ExitError::mount(format_args!(
-                "{shown}: is mounted at {}; unmount it first",
-                mount.dir.display()
-            )));
+    match find(path)? {
+        VolumePath::Device(path) => {
+            sfs_mkfs::refuse_in_use(&path).map_err(ExitError::mount)?;
+            save_device(&path, open(&path, Access::ReadOnly)?, target, force, &mut || Ok(()))
         }
-    };
-    sfs_mkfs::refuse_in_use(&path).map_err(ExitError::mount)?;
-    let device = Arc::new(open(&path, Access::ReadOnly)?);
+        VolumePath::Mounted(mount) => {
+            refuse_inside(target, &mount)?;
+            let device = FileDevice::open_shared(&mount.source, Access::ReadOnly);
+            let device = device.map_err(|error| ExitError::mount(&error))?;
+            freeze_command::freeze(&mount.dir, FREEZE_SECS_MAX)?;
+            let mut is_frozen = true;
+            let mut thaw = || {
+                is_frozen = false;
+                freeze_command::thaw(&mount.dir).map_err(|_| ImageError::Thawed)
+            };
+            let saved = save_device(&mount.source, device, target, force, &mut thaw);
+            if is_frozen {
+                // The failure of the copy is reported; a freeze ends by itself.
+                let _ = freeze_command::thaw(&mount.dir);
+            }
+            saved
+        }
+    }
+}
+
+/// Refuses a `target` on the mount that is saved: writing to it would wait for the end of the freeze.
+fn refuse_inside(target: &Path, mount: &MountRecord) -> Result<(), ExitError> {
+    let parent =
+        target.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+    let number = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
+    let is_inside = [parent, target].into_iter().any(|path| {
+        number(path).is_some_and(|number_of_path| Some(number_of_path) == number(&mount.dir))
+    });
+    if target != Path::new(STANDARD) && is_inside {
+        let target = target.display();
+        return Err(ExitError::usage(format_args!("{target}: is on the volume that is saved")));
+    }
+    Ok(())
+}
+
+/// Saves the volume on `device`. `before_end` is called when everything has been read.
+fn save_device(
+    path: &Path,
+    device: FileDevice,
+    target: &Path,
+    force: bool,
+    before_end: &mut dyn FnMut() -> Result<(), ImageError>,
+) -> Result<Copied, ExitError> {
+    let shown = path.display();
+    let device = Arc::new(device);
     let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options, file_clock::now())
-        .map_err(|error| mount::explain(&error, &path, &device))?;
+        .map_err(|error| mount::explain(&error, path, &device))?;
     let failed = |error: ImageError| {
         ExitError::system(format_args!("{shown} to {}: {error}", target.display()))
     };
@@ -56,7 +99,7 @@ pub fn save(path: &Path, target: &Path, force: bool) -> Result<Copied, ExitError
             return Err(ExitError::usage("an image is not for a terminal; redirect the output"));
         }
         let mut out = io::BufWriter::with_capacity(1 << 20, io::stdout().lock());
-        let copied = save::save(&volume, &*device, &mut out).map_err(failed)?;
+        let copied = save::save(&volume, &*device, &mut out, before_end).map_err(failed)?;
         out.flush().map_err(|error| failed(error.into()))?;
         return Ok(copied);
     }
@@ -73,7 +116,7 @@ pub fn save(path: &Path, target: &Path, force: bool) -> Result<Copied, ExitError
         }
     })?;
     let mut out = io::BufWriter::with_capacity(1 << 20, &file);
-    let saved = save::save(&volume, &*device, &mut out).and_then(|copied| {
+    let saved = save::save(&volume, &*device, &mut out, before_end).and_then(|copied| {
         out.flush()?;
         file.sync_all()?;
         Ok(copied)

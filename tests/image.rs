@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use clap::Parser;
-use harness::{TestVolume, content, stderr};
+use harness::{TestVolume, can_mount, content, stderr};
 use sfs_testkit::{SeededRng, scratch_directory};
 
 /// Names and lengths of the files of the volume.
@@ -188,4 +188,34 @@ fn a_damaged_copy_is_refused_and_leaves_no_volume() {
         &ctl(&["restore"], &[&saved.volume, &target]),
         "is not an image of an SFS volume",
     );
+}
+
+/// A mounted volume is frozen while it is saved, and goes on afterwards.
+#[test]
+fn mounted_volumes_are_saved_while_they_are_frozen() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let mount = volume.mount("");
+    let bytes = content("file", 1, 3_000_000);
+    fs::write(mount.dir.join("file"), &bytes).expect("writing");
+    let copy = volume.scratch.path().join("copy");
+    let inside = mount.dir.join("copy");
+    expect_failure(&ctl(&["save"], &[&mount.dir, &inside]), "is on the volume that is saved");
+    let said = expect_success(&ctl(&["save"], &[&mount.dir, &copy]));
+    assert!(said.contains("of a volume of 64 MiB"), "{said}");
+    fs::write(mount.dir.join("late"), b"late").expect("the mount goes on");
+    let busy = ctl(&["save"], &[&mount.dir, &copy]);
+    expect_failure(&busy, "exists");
+    fs::write(mount.dir.join("later"), b"later").expect("a failure does not leave it frozen");
+    let restored = volume.scratch.path().join("restored");
+    expect_success(&ctl(&["restore"], &[&copy, &restored]));
+    mount.unmount();
+    let restored = TestVolume::existing(restored);
+    restored.check();
+    let mount = restored.mount("");
+    assert!(fs::read(mount.dir.join("file")).expect("the file") == bytes);
+    assert!(!mount.dir.join("late").exists());
+    mount.unmount();
 }

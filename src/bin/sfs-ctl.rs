@@ -64,7 +64,7 @@ enum CtlCommand {
         #[arg(value_parser = parse_size)]
         size: Option<u64>,
     },
-    /// Copies a volume that is not mounted, without its free segments
+    /// Copies a volume without its free segments; a mounted one is frozen meanwhile
     #[command(subcommand)]
     Image(ImageCommand),
 }
@@ -73,7 +73,7 @@ enum CtlCommand {
 enum ImageCommand {
     /// Saves a volume to a file. Every part of the copy has a checksum
     Save {
-        /// Block device or image file of the volume
+        /// Block device, image file or mount point of the volume
         device: PathBuf,
         /// File to write, or - for the standard output
         file: PathBuf,

@@ -40,6 +40,9 @@ pub enum ImageError {
     /// A checksum is wrong, or a field has an impossible value.
     #[error("the image is damaged at record {0}")]
     Damaged(u64),
+    /// The mount was not frozen until the last block was read.
+    #[error("the mount has thawed by itself meanwhile; the copy is useless")]
+    Thawed,
     /// The superblock in the image is not one of the volume.
     #[error("the image has no sound superblock")]
     Superblock,

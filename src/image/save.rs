@@ -8,11 +8,13 @@ use sfs_device::{Block, Device};
 
 use super::record::{Copied, ImageError, ImageHeader, ImageWriter, RECORD_BLOCKS_MAX};
 
-/// Writes the `volume` on `device`, to which nothing is written meanwhile, to `out`.
+/// Writes the `volume` on `device`, to which nothing is written until `before_end` has been called, to `out`. An error of
+/// `before_end` leaves `out` without its end.
 pub(super) fn save(
     volume: &Volume,
     device: &dyn Device,
     out: &mut dyn Write,
+    before_end: &mut dyn FnMut() -> Result<(), ImageError>,
 ) -> Result<Copied, ImageError> {
     let (superblock, layout) = (volume.superblock(), volume.layout());
     let header = ImageHeader {
@@ -30,6 +32,7 @@ pub(super) fn save(
             put(&mut writer, start, &blocks[..count])?;
         }
     }
+    before_end()?;
     let blocks = writer.end()?;
     Ok(Copied { blocks, volume_blocks: layout.block_count })
 }
