@@ -103,7 +103,12 @@ impl Recovery {
         }
         components.load_usage(&record)?;
         components.metadata.write().restore_policies(&record.policies);
-        let next_is_begun = if skips_recovery { false } else { components.roll_forward(damage)? };
+        // A resize writes its checkpoint to both slots: a crash may have torn the second one.
+        let is_of_resize = TableSegments::is_in(&record.extensions);
+        let next_is_begun = match skips_recovery {
+            true => false,
+            false => components.roll_forward(damage, is_of_resize)?,
+        };
         if writes {
             components.find_in_place_blocks(progress)?;
         }

@@ -41,13 +41,13 @@ impl NextCheckpoint {
 impl Components {
     /// Applies the batches since the checkpoint. Nodes at the end of the log are left out, because their checkpoint
     /// was never durable: their blocks stay free, or the next checkpoint might lack space. Returns whether the next
-    /// checkpoint had been begun.
+    /// checkpoint had been begun. The loaded checkpoint is also meant for the other slot if it `is_of_resize`.
     ///
     /// # Errors
     ///
     /// `damage` of the other slot, unless a crash may have caused it while that checkpoint was being written.
     /// Otherwise the slot held a durable checkpoint, whose changes are missing now.
-    pub(super) fn roll_forward(&self, damage: Option<Error>) -> Result<bool> {
+    pub(super) fn roll_forward(&self, damage: Option<Error>, is_of_resize: bool) -> Result<bool> {
         let mut log = self.log.lock();
         let mount = log.mount_count + u64::from(self.options.read_only);
         let (first, number) = (log.next_sequence, log.checkpoint + 1);
@@ -73,7 +73,7 @@ impl Components {
         let damage = match damage {
             // Damage that a crash may have left while a checkpoint was being written is not
             // counted.
-            Some(damage) if !is_begun && !self.is_of_blank_slot(&damage)? => {
+            Some(damage) if !is_begun && !is_of_resize && !self.is_of_blank_slot(&damage)? => {
                 Some(self.health.counted(damage))
             }
             other => other,

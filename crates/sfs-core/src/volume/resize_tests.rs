@@ -6,8 +6,8 @@ use sfs_device::{Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream,
 
 use super::{ResizeError, Volume};
 use crate::fixture::{NOW, create, new_volume_of, put, write};
-use crate::format::{DataLayout, Layout, ROOT_INO, Superblock};
-use crate::request::VolumeOptions;
+use crate::format::{DataLayout, Layout, ROOT_INO, Superblock, Timestamp};
+use crate::request::{VolumeOptions, Work};
 
 /// Number of blocks of a volume of 64 segments.
 const SMALL: u64 = 32 + 64 * 32 + 17;
@@ -117,7 +117,9 @@ fn a_full_volume_grows() {
 /// grow the volume again.
 #[test]
 fn a_crash_at_every_request_of_a_growth_leaves_the_data() {
-    for data_layout in [DataLayout::Log, DataLayout::GreedySpace] {
+    // Either slot may have the last checkpoint before the growth.
+    let layouts = [DataLayout::Log, DataLayout::GreedySpace];
+    for (data_layout, is_other_slot) in layouts.into_iter().flat_map(|l| [(l, false), (l, true)]) {
         let ram = RamDevice::new(5000);
         // The place of the new areas holds something else.
         for at in SMALL..5000 {
@@ -130,6 +132,10 @@ fn a_crash_at_every_request_of_a_growth_leaves_the_data() {
         let file = create(&volume, "file");
         put(&volume, file, 0, 300, 9).expect("there is room");
         volume.sync_all().expect("a sync");
+        if is_other_slot {
+            let later = Timestamp { secs: NOW.secs + 310, ..NOW };
+            while volume.work(later).expect("RAM does not fail") == Work::More {}
+        }
         let base = device.inner().snapshot();
         device.take_events();
         volume.grow_volume(None, NONCE).expect("the volume grows");
@@ -139,14 +145,21 @@ fn a_crash_at_every_request_of_a_growth_leaves_the_data() {
         let mut sizes = std::collections::BTreeSet::new();
         let writes = events.iter().filter(|event| matches!(event, Event::Write { .. })).count();
         assert!(writes > 6);
-        for end in 0..=events.len() {
-            let image: Arc<dyn Device> = Arc::new(image_after(&base, &events[..end]));
-            let volume = open(image);
+        for (end, is_torn) in (0..=events.len()).flat_map(|end| [(end, false), (end, true)]) {
+            let at = format!("after {end}, torn: {is_torn}");
+            let image = image_after(&base, &events[..end]);
+            if is_torn && let Some(Event::Write { range, content, .. }) = events.get(end) {
+                // The first block of the next request is written, and torn.
+                let mut torn = content.as_ref().expect("the contents are kept")[0].clone();
+                torn.0[100] ^= 0x55;
+                image.write(range.address, &[&[torn]], Stream::default()).expect("RAM");
+            }
+            let volume = open(Arc::new(image));
             sizes.insert(volume.layout().segment_count);
-            assert!(content(&volume, "file").starts_with(&[9; 300 * 4096]), "after {end}");
-            assert!(volume.remembered().is_empty(), "after {end}: {:?}", volume.remembered());
+            assert!(content(&volume, "file").starts_with(&[9; 300 * 4096]), "{at}");
+            assert!(volume.remembered().is_empty(), "{at}: {:?}", volume.remembered());
             volume.grow_volume(None, NONCE).expect("the volume grows");
-            assert_eq!(volume.audit().expect("an audit"), [], "after {end}");
+            assert_eq!(volume.audit().expect("an audit"), [], "{at}");
         }
         assert_eq!(sizes.len(), 2, "both sizes occur");
     }
