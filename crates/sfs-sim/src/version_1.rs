@@ -57,6 +57,13 @@ pub fn is_untouched(base: &CowImage, image: &CowImage) -> bool {
     (0..=last).all(|at| is_copy(at) || image.same_block(base, at))
 }
 
+/// Returns whether the last block of the device, the only place where version 1 looks for the backup, is zero: shrinking
+/// zeroes the backup that it leaves there.
+pub fn is_last_block_zero(image: &CowImage) -> bool {
+    let last = image.geometry().block_count - 1;
+    image.block(last).iter().all(|byte| *byte == 0)
+}
+
 /// Returns the decision of a version 1 program about `image`.
 pub fn choose(image: &CowImage) -> OpenDecision {
     let last = image.geometry().block_count - 1;
