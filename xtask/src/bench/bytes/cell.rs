@@ -20,7 +20,7 @@ const BLOCK_LEN: u64 = 4096;
 const MEASURED_FILES: u64 = 2;
 
 /// Number of background steps after a sync with which a run in RAM writes as much as a mount that is never idle: within
-/// 2 % in the cells that were compared (docs/benchmarks.md).
+/// 4 % in the cells that were compared (docs/benchmarks.md).
 const BUSY_STEPS: &str = "8";
 
 /// Distribution of the overwrites over the blocks of the file, a workload of `sfs-lab`.
