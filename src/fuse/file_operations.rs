@@ -50,7 +50,7 @@ impl FuseShell {
         // follows. A file that is opened for writing as well may never be read.
         let is_read = open_flags & O_LARGEFILE != 0 && !may_write(open_flags);
         if is_read && self.note_access(request.node, open_flags) {
-            self.directory_changed(request.node);
+            self.attributes_changed(request.node);
         }
         Ok(Reply::Opened(self.opened(request.node, open_flags, false)))
     }

@@ -249,20 +249,15 @@ impl FuseShell {
         );
     }
 
-    /// Sets the function that tells the kernel of a changed directory.
+    /// Sets the function that tells the kernel of changed attributes.
     pub(crate) fn notify_by(&mut self, notify: Box<Notify>) {
         self.notify = Some(notify);
     }
 
-    /// Tells the kernel that attributes of inode `ino` have changed, of a directory, by an access list, or the time of access
-    /// of a file; must be called before the reply. Attributes that are on their way to another process were read before
-    /// the change, and the kernel would cache them for [`TTL`].
-    pub(super) fn directory_changed(&self, ino: u64) {
-        self.attributes_changed(ino);
-    }
-
-    /// Tells the kernel that attributes of `ino` have changed; must be called before the reply. The notification leaves
-    /// cached data as it is, so the kernel waits for no request.
+    /// Tells the kernel that attributes of inode `ino` have changed without a request for them: those of a directory, or of a
+    /// file by an access list, a flag, a preallocation or its time of access. Must be called before the reply: attributes that are
+    /// on their way to another process were read before the change, and the kernel would cache them for [`TTL`]. Cached
+    /// data stays, so the kernel waits for no request.
     pub(super) fn attributes_changed(&self, ino: u64) {
         if let Some(notify) = &self.notify
             && let Err(error) = notify(ino)

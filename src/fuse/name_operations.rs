@@ -176,19 +176,19 @@ impl FuseShell {
     /// Notifies the kernel and syncs after a name for `ino` was made in `parent`. After an error,
     /// the kernel gets no reference.
     fn name_made(&self, parent: u64, ino: u64) -> CoreResult<()> {
-        self.directory_changed(parent);
+        self.attributes_changed(parent);
         self.names_changed(parent).inspect_err(|_| self.volume.forget(ino, 1))
     }
 
     pub(super) fn unlink(&self, request: &FuseRequest<'_>, name: &[u8]) -> OperationResult {
         self.volume.unlink(request.node, name, &caller(request))?;
-        self.directory_changed(request.node);
+        self.attributes_changed(request.node);
         self.changed(request.node)
     }
 
     pub(super) fn rmdir(&self, request: &FuseRequest<'_>, name: &[u8]) -> OperationResult {
         self.volume.remove_directory(request.node, name, &caller(request))?;
-        self.directory_changed(request.node);
+        self.attributes_changed(request.node);
         self.changed(request.node)
     }
 
@@ -213,7 +213,7 @@ impl FuseShell {
         let moved = volume.rename(parent, name, new_parent, new_name, mode, &caller)?;
         let other = (new_parent != parent).then_some(new_parent);
         for directory in [Some(parent), other].into_iter().chain(moved).flatten() {
-            self.directory_changed(directory);
+            self.attributes_changed(directory);
         }
         self.changed(new_parent)
     }
@@ -231,7 +231,7 @@ impl FuseShell {
         if let Some(kind) = AccessListKind::of_name(name) {
             let caller = caller(request);
             self.volume.set_access_list(request.node, kind, value, clear_sgid, &caller)?;
-            self.directory_changed(request.node);
+            self.attributes_changed(request.node);
             return self.changed(request.node);
         }
         let mode = match flags.cast_signed() {
@@ -297,7 +297,7 @@ impl FuseShell {
     /// the reply.
     fn values_changed(&self, ino: u64) -> OperationResult {
         if self.volume.attributes(ino)?.kind() == FileKind::Directory {
-            self.directory_changed(ino);
+            self.attributes_changed(ino);
         }
         self.changed(ino)
     }

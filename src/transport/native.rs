@@ -35,7 +35,7 @@ impl NativeSession {
         let session = FuseSession::new(channel.into(), &config)?;
         shell.agree(session.agreed().flags)?;
         let notifier = session.notifier();
-        shell.notify_by(Box::new(move |directory| notifier.directory_changed(directory)));
+        shell.notify_by(Box::new(move |node| notifier.attributes_changed(node)));
         Ok(Self { session, shell })
     }
 

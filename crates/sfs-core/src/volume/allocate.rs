@@ -63,8 +63,7 @@ impl Volume {
         caller: &Caller,
     ) -> Result<()> {
         self.health.check_writable()?;
-        let end = offset.checked_add(len).filter(|end| *end <= FILE_BLOCKS_MAX * LEN);
-        let end = end.ok_or(Error::FileTooLarge)?;
+        let end = end_of(offset, len)?;
         let inode = self.regular(ino)?;
         if len == 0 {
             return Err(Error::Invalid);
@@ -93,8 +92,7 @@ impl Volume {
         allocation: &Allocation,
         caller: &Caller,
     ) -> Result<()> {
-        let end = offset.checked_add(len).filter(|end| *end <= FILE_BLOCKS_MAX * LEN);
-        let end = end.ok_or(Error::FileTooLarge)?;
+        let end = end_of(offset, len)?;
         let handle = self.inodes.get(ino);
         let request = Request { handle, offset, end, allocation, caller, keeps_reserved: true };
         self.punch(&request)?;
@@ -339,4 +337,10 @@ fn punch_some(
         (Some(left), Some(_)) => Some(*left.start()..=*blocks.end()),
         (None, Some(next)) => Some(next..=*blocks.end()),
     })
+}
+
+/// Returns the end of the range of `len` bytes from `offset` on, if a file can be as long.
+fn end_of(offset: u64, len: u64) -> Result<u64> {
+    let end = offset.checked_add(len).filter(|end| *end <= FILE_BLOCKS_MAX * LEN);
+    end.ok_or(Error::FileTooLarge)
 }

@@ -19,7 +19,7 @@ const PRUNED_NODES_MAX: usize = 512;
 /// Sender of notifications.
 ///
 /// The kernel may wait for requests that are under way before it drops a part of its cache. Except
-/// for [`Notifier::directory_changed`], neither a handler nor a thread that holds a lock which a
+/// for [`Notifier::attributes_changed`], neither a handler nor a thread that holds a lock which a
 /// handler takes may call these methods.
 #[derive(Clone, Debug)]
 pub struct Notifier {
@@ -65,20 +65,18 @@ impl Notifier {
         self.channel.send(&mut message)
     }
 
-    /// Invalidates the attributes of `directory`, which has just changed, including attributes in a
-    /// reply that the kernel has not processed yet. After a change of names the kernel requests the
-    /// attributes again by itself, but without the notification the kernel would accept such a
-    /// reply. Other inodes than directories are allowed, too: data that the kernel has cached stays.
+    /// Invalidates the attributes of `node`, which have just changed, including attributes in a reply that the kernel has
+    /// not processed yet. After a change of names the kernel requests those of the directory again by itself, but
+    /// without the notification the kernel would accept such a reply. Data that the kernel has cached stays.
     ///
-    /// A handler may call this method before it replies: a directory has no data to write back, so
-    /// the kernel waits for no request. The same holds for the inode of the request itself, of any
-    /// kind: its caller keeps the inode, and no data is invalidated.
+    /// A handler may call this method before it replies, for a directory and for the inode of its request: no data is
+    /// written back, so the kernel waits for no request, and the caller keeps the inode.
     ///
     /// # Errors
     ///
     /// Errors of write(2).
-    pub fn directory_changed(&self, directory: u64) -> io::Result<()> {
-        self.invalidate_inode(directory, -1, 0)
+    pub fn attributes_changed(&self, node: u64) -> io::Result<()> {
+        self.invalidate_inode(node, -1, 0)
     }
 
     /// Invalidates `name` in directory `parent`, and everything below it.
