@@ -3,7 +3,8 @@
 //!
 //! A run is exact: the same job gives the same counts on every machine, so that two builds can be
 //! compared to the byte. The background works between two syncs until nothing is due, as on a
-//! machine with idle time; the page cache is a set of blocks that joins rewrites between two syncs.
+//! machine with idle time, or for a number of steps, as on a busy one; the page cache is a set of
+//! blocks that joins rewrites between two syncs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
