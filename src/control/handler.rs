@@ -123,17 +123,8 @@ impl ControlHandler {
         }
         let mounts = mountinfo::mounts()
             .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?;
-        let is_root =
-            |mount: &MountRecord| mount.number == self.number && mount.dir == Path::new("/");
-        if mounts.iter().any(is_root) {
-            return Err(ExitError::mount(format_args!(
-                "{device}: is the root filesystem, and every program would hang; not frozen"
-            )));
-        }
-        if mounts.iter().any(|mount| mount.number == self.number && mount.is_read_only()) {
-            return Err(ExitError::mount(format_args!(
-                "{device}: is mounted read-only, and nothing is written to it"
-            )));
+        if let Some(reason) = freeze_obstacle(&mounts, self.number) {
+            return Err(ExitError::mount(format_args!("{device}: {reason}")));
         }
         let _is_over = self.keep_mounted()?;
         self.freezer.freeze(Duration::from_secs(secs))
@@ -212,5 +203,42 @@ impl ControlHandler {
             )),
             error => ExitError::mount(format_args!("{device}: {error}")),
         })
+    }
+}
+
+/// Returns the reason why the filesystem `number` among `mounts` must not be frozen.
+fn freeze_obstacle(mounts: &[MountRecord], number: DeviceNumber) -> Option<&'static str> {
+    let own = || mounts.iter().filter(|mount| mount.number == number);
+    if own().any(|mount| mount.dir == Path::new("/")) {
+        Some("is the root filesystem, and every program would hang; not frozen")
+    } else if own().any(MountRecord::is_read_only) {
+        Some("is mounted read-only, and nothing is written to it")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_filesystem_is_not_frozen() {
+        let obstacle = |lines: &str| {
+            let mounts = MountRecord::parse_all(lines.as_bytes());
+            let own = mounts.iter().find(|mount| mount.kind == "fuseblk.sfs").expect("a mount");
+            freeze_obstacle(&mounts, own.number)
+        };
+        let at = |dir: &str, options: &str| {
+            format!("30 1 0:40 / {dir} rw - fuseblk.sfs /dev/sdb {options}\n")
+        };
+        let other_root = "20 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
+        assert_eq!(obstacle(&(other_root.to_owned() + &at("/mnt", "rw"))), None);
+        let root = obstacle(&at("/", "rw"));
+        assert!(root.is_some_and(|reason| reason.contains("root filesystem")), "{root:?}");
+        let both = obstacle(&(at("/mnt", "rw") + &at("/", "rw")));
+        assert!(both.is_some_and(|reason| reason.contains("root filesystem")), "{both:?}");
+        let read_only = obstacle(&(other_root.to_owned() + &at("/mnt", "ro")));
+        assert!(read_only.is_some_and(|reason| reason.contains("read-only")), "{read_only:?}");
     }
 }
