@@ -10,7 +10,7 @@ mod tpcc;
 mod trace;
 mod zipf;
 
-pub use generators::{HotCold, Sequential, Shift};
+pub use generators::{HotCold, Pieces, Sequential, Shift, Streams};
 pub use operation::{BlockOperation, Workload};
 pub use source::Source;
 pub use tpcc::TpccLike;

@@ -138,7 +138,7 @@ fn sfs_does_not_lose_to_no_grouping() {
 
 #[test]
 fn sfs_does_not_lose_to_the_policies_of_the_literature() {
-    let loads = ["zipf:0.99", "zipf:1.2", "hotcold:90/10", "shift", "tpcc"]
+    let loads = ["zipf:0.99", "zipf:1.2", "hotcold:90/10", "shift", "tpcc", "pieces:64", "streams"]
         .map(|workload| Load::steady(workload, 0.85));
     check(&loads, &LITERATURE, 1.03);
 }

@@ -56,6 +56,17 @@ pub trait GroupingPolicy: StateBound + Send + Sync {
     /// Returns the group of a block, `0..group_count`.
     fn group(&self, candidate: &Candidate, now: u32) -> Group;
 
+    /// Returns the group of `count` neighbours with these histories: blocks that follow one another in a file,
+    /// overwritten by one commit. `None` if each of them goes to the group that [`Self::group`] returns.
+    fn group_of_neighbours(
+        &self,
+        _count: usize,
+        _histories: &mut dyn Iterator<Item = Option<History>>,
+        _now: u32,
+    ) -> Option<Group> {
+        None
+    }
+
     /// Returns whether blocks may still go to a group. The open segment of a group that is not in
     /// use is closed.
     fn is_in_use(&self, group: Group) -> bool {

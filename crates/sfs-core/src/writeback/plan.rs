@@ -395,12 +395,25 @@ fn plan_blocks(
         let checksum = dirty.checksum;
         planned.push(PlannedBlock { block, checksum, old, is_covered: false, group });
     }
+    let overwritten = planned.len() - appended;
     if let Some(candidate) = last {
         let group = metadata.grouping.group(&candidate, now);
-        let first = planned.len() - appended;
-        planned[first..].iter_mut().for_each(|planned| planned.group = group);
+        planned[overwritten..].iter_mut().for_each(|planned| planned.group = group);
     }
+    group_neighbours(metadata, &mut planned[..overwritten]);
     Ok(planned)
+}
+
+/// Puts blocks that follow one another in a file into the group that the policy has for them.
+fn group_neighbours(metadata: &Metadata, planned: &mut [PlannedBlock]) {
+    let now = metadata.usage.clock.now();
+    for neighbours in planned.chunk_by_mut(|a, b| a.block + 1 == b.block) {
+        let mut histories = neighbours.iter().map(|planned| planned.old.map(|old| old.history));
+        let count = neighbours.len();
+        if let Some(group) = metadata.grouping.group_of_neighbours(count, &mut histories, now) {
+            neighbours.iter_mut().for_each(|planned| planned.group = group);
+        }
+    }
 }
 
 /// Marks the planned blocks that are reserved, and returns their ranges; see [`FilePlan`].

@@ -11,7 +11,7 @@ use sfs_mkfs::output;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Workload: zipf:THETA, uniform, hotcold:90/10, shift, tpcc or sequential.
+    /// Workload: zipf:THETA, uniform, hotcold:90/10, shift, tpcc, sequential, pieces:BLOCKS or streams.
     #[arg(long, default_value = "zipf:0.99")]
     workload: String,
     /// Size of the volume in MiB.

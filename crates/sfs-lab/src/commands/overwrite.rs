@@ -16,7 +16,7 @@ use sfs_lab::workload::{BlockOperation, Source, Workload};
 pub(crate) struct Arguments {
     /// File that is overwritten; its size does not change.
     file: PathBuf,
-    /// Workload: zipf:THETA, uniform, hotcold:90/10, shift, tpcc or sequential.
+    /// Workload: zipf:THETA, uniform, hotcold:90/10, shift, tpcc, sequential, pieces:BLOCKS or streams.
     #[arg(long, default_value = "zipf:0.99")]
     workload: String,
     /// Number of writes, each of a block of 4 KiB.

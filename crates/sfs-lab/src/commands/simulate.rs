@@ -16,7 +16,7 @@ use sfs_lab::report::with_bar;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Workload: zipf:THETA, uniform, hotcold:90/10, shift, tpcc, sequential, or trace:FILE, in a format of
+    /// Workload: zipf:THETA, uniform, hotcold:90/10, shift, tpcc, sequential, pieces:BLOCKS, streams, or trace:FILE, in a format of
     /// `sfs-lab replay`.
     #[arg(long, default_value = "zipf:0.99")]
     workload: String,

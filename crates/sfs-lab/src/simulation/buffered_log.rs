@@ -110,6 +110,7 @@ impl BufferedLog {
             (self.writer.group(block, is_moved), block)
         };
         let mut blocks: Vec<GroupedBlock> = queue.into_iter().map(grouped).collect();
+        self.group_neighbours(&mut blocks);
         match self.buffering.writing {
             WriteOutPolicy::Deferred => self.write_whole_segments(&mut blocks),
             WriteOutPolicy::Largest | WriteOutPolicy::Coldest if !sync => {
@@ -121,6 +122,19 @@ impl BufferedLog {
             self.write_remainder(&mut blocks);
         }
         self.buffer.put_back(blocks.into_iter().map(|(_, block)| block).collect());
+    }
+
+    /// Puts neighbours that users wrote into the group that the policy has for them.
+    fn group_neighbours(&self, blocks: &mut [GroupedBlock]) {
+        let is_dirty = |block: &&mut GroupedBlock| self.buffer.origins(block.1).is_dirty;
+        let mut dirty: Vec<&mut GroupedBlock> = blocks.iter_mut().filter(is_dirty).collect();
+        dirty.sort_unstable_by_key(|block| block.1);
+        for neighbours in dirty.chunk_by_mut(|a, b| a.1 + 1 == b.1) {
+            let mut blocks = neighbours.iter().map(|block| block.1);
+            if let Some(group) = self.writer.group_of_neighbours(&mut blocks) {
+                neighbours.iter_mut().for_each(|block| block.0 = group);
+            }
+        }
     }
 
     /// Takes all blocks, and writes them.

@@ -89,6 +89,16 @@ impl SimulatedLogWriter {
         self.group_of(block, Some(history), group, true)
     }
 
+    /// Returns the group of neighbours that are about to be written; `None` if they have none of their own.
+    pub(super) fn group_of_neighbours(
+        &self,
+        blocks: &mut dyn ExactSizeIterator<Item = u32>,
+    ) -> Option<Group> {
+        let count = blocks.len();
+        let mut histories = blocks.map(|block| self.log.history(block));
+        self.grouping.group_of_neighbours(count, &mut histories, self.now())
+    }
+
     /// Returns the expected lifetime of a block that is about to be written, as the policy predicts it.
     pub(super) fn lifetime(&self, block: u32) -> Option<f64> {
         let (history, group) = (self.log.history(block), self.log.group(block));

@@ -1,4 +1,4 @@
-//! Small generators: hot and cold blocks, a hot set that moves, and a sequential writer. No generator
+//! Small generators: hot and cold blocks, a hot set that moves, and writers of blocks in order. No generator
 //! deletes a block.
 
 use super::operation::{BlockOperation, Workload};
@@ -92,5 +92,68 @@ impl Workload for Sequential {
         let block = self.next;
         self.next = (block + 1) % self.blocks;
         BlockOperation::write(block)
+    }
+}
+
+/// Writes of a number of blocks in order, each time at another place, as IOzone's random writers make them.
+pub struct Pieces {
+    random: WorkloadRng,
+    /// Number of blocks of a piece.
+    len: u32,
+    pieces: u32,
+    next: u32,
+    /// Number of blocks left of this piece.
+    left: u32,
+}
+
+impl Pieces {
+    /// Returns a generator of pieces of `len` blocks, which begin at multiples of `len`.
+    pub fn new(len: u32, blocks: u32, random: WorkloadRng) -> Self {
+        let len = len.clamp(1, blocks);
+        Self { random, len, pieces: blocks / len, next: 0, left: 0 }
+    }
+}
+
+impl Workload for Pieces {
+    fn next(&mut self) -> BlockOperation {
+        if self.left == 0 {
+            (self.next, self.left) = (self.random.below(self.pieces) * self.len, self.len);
+        }
+        let block = self.next;
+        (self.next, self.left) = (block + 1, self.left - 1);
+        BlockOperation::write(block)
+    }
+}
+
+/// A log and an archive, each written in order and over and over, beside random writes.
+///
+/// Of the blocks, the log has a twentieth, the archive three tenths, and the random writes the rest; of the writes, the
+/// log has half, and both others a quarter. So a block of the log lives a twelfth as long as one of the archive.
+pub struct Streams {
+    random: WorkloadRng,
+    log: Sequential,
+    archive: Sequential,
+    blocks: u32,
+}
+
+impl Streams {
+    /// Returns the generator for `blocks` blocks.
+    pub fn new(blocks: u32, random: WorkloadRng) -> Self {
+        let log = Sequential::new((blocks / 20).max(1));
+        Self { random, log, archive: Sequential::new((blocks / 10 * 3).max(1)), blocks }
+    }
+}
+
+impl Workload for Streams {
+    fn next(&mut self) -> BlockOperation {
+        let (log, archive) = (self.log.blocks, self.archive.blocks);
+        match self.random.below(4) {
+            0 | 1 => self.log.next(),
+            2 => BlockOperation::write(log + self.archive.next().block()),
+            _ => {
+                let begin = (log + archive).min(self.blocks - 1);
+                BlockOperation::write(begin + self.random.below(self.blocks - begin))
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::generators::{HotCold, Sequential, Shift};
+use super::generators::{HotCold, Pieces, Sequential, Shift, Streams};
 use super::operation::Workload;
 use super::tpcc::TpccLike;
 use super::trace::{TraceFile, TraceReplay};
@@ -31,6 +31,10 @@ pub enum Source {
     Tpcc,
     /// Blocks in order, from the first to the last, over and over.
     Sequential,
+    /// This number of blocks in order, each time at another place.
+    Pieces(u32),
+    /// A log and an archive, each in order, and random writes.
+    Streams,
     /// A recorded trace.
     Trace(TraceFile),
 }
@@ -53,10 +57,15 @@ impl Source {
             ("shift", "") => Self::Shift,
             ("tpcc", "") => Self::Tpcc,
             ("sequential", "") => Self::Sequential,
+            ("pieces", len) => {
+                let len = len.parse().ok().filter(|len| *len > 0);
+                Self::Pieces(len.with_context(|| format!("{name}: not of the form pieces:BLOCKS"))?)
+            }
+            ("streams", "") => Self::Streams,
             ("trace", file) => Self::Trace(TraceFile::open(Path::new(file))?),
             _ => bail!(
                 "no workload {name}: there are zipf:THETA, uniform, hotcold:R/F, shift, tpcc, \
-                 sequential, trace:FILE"
+                 sequential, pieces:BLOCKS, streams, trace:FILE"
             ),
         })
     }
@@ -81,6 +90,8 @@ impl Source {
             Self::Shift => Box::new(Shift::new(blocks, random)),
             Self::Tpcc => Box::new(TpccLike::new(blocks, random)),
             Self::Sequential => Box::new(Sequential::new(blocks)),
+            Self::Pieces(len) => Box::new(Pieces::new(*len, blocks, random)),
+            Self::Streams => Box::new(Streams::new(blocks, random)),
             Self::Trace(trace) => Box::new(TraceReplay::new(trace)),
         }
     }

@@ -5,8 +5,9 @@
 //! by iterative quantization. Hotness is a learned lifetime here: a block's history holds a digest of the intervals
 //! between its writes (`digest`), and from writes, deletions and the passing of time the policy learns how long blocks of
 //! each digest and age still live (`hazard`). Groups quantize the logarithm of the expected remaining lifetime
-//! (`groups`); their number is the one with the least predicted write amplification (`amplification`). The policy never
-//! scans the volume's blocks, and accepts histories that another policy wrote.
+//! (`groups`); their number is the one with the least predicted write amplification (`amplification`). Blocks that are
+//! overwritten in order have groups of their own (`neighbours`). The policy never scans the volume's blocks, and accepts
+//! histories that another policy wrote.
 
 mod ages;
 mod amplification;
@@ -14,6 +15,7 @@ mod digest;
 mod groups;
 mod hazard;
 mod histogram;
+mod neighbours;
 mod state;
 
 use super::{Candidate, GroupingPolicy};
@@ -24,6 +26,7 @@ use digest::{ROWS, row};
 use groups::Groups;
 use hazard::{Hazard, Table};
 use histogram::{EMPTY, Histogram, bin};
+use neighbours::Neighbours;
 
 /// Number of updates of rates and groups while as many blocks are written as the volume has.
 const DRAWS_PER_SIZE: f64 = 16.0;
@@ -53,6 +56,7 @@ const UTILIZATION_MIN: f64 = 0.7;
 pub struct Sfs {
     hazard: Hazard,
     groups: Groups,
+    neighbours: Neighbours,
     /// Number of blocks that users wrote, by row of the digest.
     written: [f64; ROWS],
     /// Number of blocks that the cleaner moved, by age and row.
@@ -80,6 +84,7 @@ impl Sfs {
         let mut sfs = Self {
             hazard: Hazard::new(size, f64::from(segment_blocks) / tick * SHORT),
             groups: Groups::new(count),
+            neighbours: Neighbours::new(size, count),
             written: [0.0; ROWS],
             moved: Box::new([[0.0; ROWS]; ages::CELLS]),
             group_written: [0; ROWS],
@@ -100,6 +105,7 @@ impl Sfs {
         let data = segments.iter().filter(|segment| segment.data_group().is_some());
         let live_blocks: f64 = data.map(|segment| f64::from(segment.live_blocks)).sum();
         let live = self.hazard.live(live_blocks, blocks * UTILIZATION_MIN);
+        self.groups.limit(self.neighbours.draw(self.written.iter().sum(), TRAFFIC_DECAY));
         self.groups.draw(&self.traffic(), &live, Room { blocks, segment_blocks });
         self.number();
         self.hazard.fade(DEATHS_DECAY);
@@ -146,11 +152,25 @@ impl GroupingPolicy for Sfs {
     }
 
     fn group_count(&self) -> u8 {
-        self.groups.count_max
+        self.neighbours.groups
+    }
+
+    fn group_of_neighbours(
+        &self,
+        count: usize,
+        histories: &mut dyn Iterator<Item = Option<History>>,
+        now: u32,
+    ) -> Option<Group> {
+        if count < neighbours::COUNT_MIN {
+            return None;
+        }
+        let lifetimes =
+            histories.map(|before| self.hazard.fresh[row(digest::written(before, now))]);
+        self.neighbours.count(count, lifetimes.sum::<f64>() / count as f64).map(Group)
     }
 
     fn is_in_use(&self, group: Group) -> bool {
-        self.groups.is_in_use(group)
+        self.groups.is_in_use(group) || self.neighbours.are_kept_in(group.0)
     }
 
     fn begin(&mut self, segments: &[UsageEntry], segment_blocks: u32, now: u32) {

@@ -48,6 +48,12 @@ impl Groups {
         self.of_bin.contains(&group.0)
     }
 
+    /// Limits the number of groups from the next draw on. Centres with a higher number are dropped.
+    pub(super) fn limit(&mut self, count_max: u8) {
+        self.count_max = count_max;
+        self.centres[usize::from(count_max)..].fill(None);
+    }
+
     /// Draws the groups anew for blocks that were written and moved (`traffic`) in a volume of `live` blocks.
     pub(super) fn draw(&mut self, traffic: &Histogram, live: &Histogram, room: Room) {
         let values = (0..BINS).map(|bin| (octaves(bin), traffic[bin]));
