@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 pub use self::open::{Access, OpenError, OpenErrorKind};
 
@@ -21,6 +22,7 @@ use crate::block::{BLOCK_SIZE, Block};
 use crate::device::{Device, Stream};
 use crate::error::{DeviceError, Operation};
 use crate::geometry::Geometry;
+use crate::pieces::Pieces;
 use crate::sys::{self, Gather};
 use crate::transfer::{drain, fill};
 
@@ -43,6 +45,7 @@ pub struct FileDevice {
     block_count: AtomicU64,
     is_block_device: bool,
     direct_io: bool,
+    pieces: Pieces,
     /// `true` after the medium refused a discard as unsupported.
     discard_refused: AtomicBool,
 }
@@ -90,6 +93,7 @@ impl FileDevice {
             geometry,
             is_block_device,
             direct_io,
+            pieces: Pieces::default(),
             discard_refused: AtomicBool::new(false),
         })
     }
@@ -137,6 +141,12 @@ impl FileDevice {
     /// If the file's filesystem refuses direct I/O, requests go through the page cache, with one more copy.
     pub fn direct_io(&self) -> bool {
         self.direct_io
+    }
+
+    /// Returns the number of bytes that the device writes in a second; `None` before the first long write, and for a file
+    /// in the page cache.
+    pub fn write_speed(&self) -> Option<u64> {
+        self.direct_io.then(|| self.pieces.speed()).flatten()
     }
 
     /// Returns the unit in bytes that a short transfer is rounded down to, so that the next call of direct
@@ -206,7 +216,12 @@ impl Device for FileDevice {
             Gather::new(parts),
             address * BLOCK_SIZE as u64,
             self.transfer_unit(),
-            |parts, offset| parts.write_at(self.file(), offset),
+            |parts, offset| {
+                let begin = Instant::now();
+                let written = parts.write_at(self.file(), offset, self.pieces.len())?;
+                self.pieces.note(written, begin.elapsed());
+                Ok(written)
+            },
         )
         .map_err(|source| DeviceError::of_blocks(Operation::Write, address, block_count, source))
     }

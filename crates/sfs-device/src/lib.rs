@@ -16,6 +16,7 @@ mod gated;
 mod geometry;
 #[expect(unsafe_code, reason = "memory mapped without the allocator")]
 mod mmap_region;
+mod pieces;
 mod pointer;
 mod ram;
 mod recording;

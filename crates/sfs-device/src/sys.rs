@@ -68,16 +68,27 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Calls `pwritev` once, at byte `offset`, with at most [`GATHER_PARTS_MAX`] parts.
-    /// Returns the number of bytes written.
-    pub(crate) fn write_at(&self, file: &File, offset: u64) -> io::Result<usize> {
-        let pending = &self.vectors[self.first..];
-        let count = pending.len().min(GATHER_PARTS_MAX);
-        // SAFETY: `pending` holds at least `count` vectors. Each vector covers blocks that are borrowed
-        // for 'a, which `self` does not outlive, and the call only reads them.
-        let result = unsafe {
-            libc::pwritev(file.as_raw_fd(), pending.as_ptr(), count as c_int, signed(offset)?)
-        };
+    /// Returns the first parts of the rest: at most [`GATHER_PARTS_MAX`], and about `len_max` bytes, in whole blocks.
+    fn piece(&self, len_max: usize) -> Vec<iovec> {
+        let mut left = (len_max / BLOCK_SIZE).max(1) * BLOCK_SIZE;
+        let pending = self.vectors[self.first..].iter().take(GATHER_PARTS_MAX);
+        let cut = pending.map_while(|vector| {
+            let iov_len = vector.iov_len.min(left);
+            left -= iov_len;
+            (iov_len > 0).then_some(iovec { iov_len, ..*vector })
+        });
+        cut.collect()
+    }
+
+    /// Calls `pwritev` once, at byte `offset`, with at most [`GATHER_PARTS_MAX`] parts of about `len_max` bytes in total, a
+    /// block at least. Returns the number of bytes written.
+    pub(crate) fn write_at(&self, file: &File, offset: u64, len_max: usize) -> io::Result<usize> {
+        let piece = self.piece(len_max);
+        let count = piece.len() as c_int;
+        // SAFETY: `piece` holds `count` vectors. Each vector covers blocks that are borrowed for 'a, which `self` does not
+        // outlive, and the call only reads them.
+        let result =
+            unsafe { libc::pwritev(file.as_raw_fd(), piece.as_ptr(), count, signed(offset)?) };
         usize::try_from(result).map_err(|_| io::Error::last_os_error())
     }
 
