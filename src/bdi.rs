@@ -11,10 +11,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use sfs_device::FileDevice;
 use sysfs::BdiFiles;
 
 use crate::kernel_release;
@@ -30,6 +32,12 @@ pub(crate) fn wait_for(dir: &Path) -> io::Result<u64> {
 /// Backing device of a mount, with the bound on the dirty data that the kernel holds for the mount.
 #[derive(Debug, Default)]
 pub(crate) struct BackingDevice {
+    /// Device of the volume, whose speed bounds the dirty data.
+    device: Option<Arc<FileDevice>>,
+    /// Speed of reading in bytes a second, which stands in for that of writing until something was written.
+    read_speed: Option<u64>,
+    /// `true` if the kernel reads asynchronously.
+    pub(crate) reads_asynchronously: bool,
     configured: Mutex<Option<Configured>>,
     /// Number of bytes written since the last check of the bound. `check_after` is the number after
     /// which the bound is checked again.
@@ -53,6 +61,10 @@ struct Configured {
 /// Bound on the kernel's dirty data, for reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DirtyBound {
+    /// `true` if the kernel reads asynchronously.
+    pub(crate) reads_asynchronously: bool,
+    /// Number of bytes that the device writes in a second; `None` if unknown.
+    pub(crate) speed: Option<u64>,
     /// Bound in bytes; `None` if unknown.
     pub(crate) bytes: Option<u64>,
     /// Number of times that the bound was set.
@@ -63,6 +75,25 @@ pub(crate) struct DirtyBound {
 }
 
 impl BackingDevice {
+    /// Returns the settings for a volume on `device`, which reads `read_speed` bytes in a second.
+    pub(crate) fn new(
+        device: Arc<FileDevice>,
+        read_speed: Option<u64>,
+        reads_asynchronously: bool,
+    ) -> Self {
+        Self { device: Some(device), read_speed, reads_asynchronously, ..Self::default() }
+    }
+
+    /// Returns the speed by which dirty data is bounded. On a fast device a busy processor makes writes look slow.
+    fn bounding_speed(&self) -> Option<u64> {
+        if self.reads_asynchronously { None } else { self.write_speed() }
+    }
+
+    /// Returns the number of bytes that the device writes in a second, if that is known.
+    fn write_speed(&self) -> Option<u64> {
+        self.device.as_ref().and_then(|device| device.write_speed()).or(self.read_speed)
+    }
+
     /// Configures the mount with device number `dev`, whose volume has `free` free bytes. Only root
     /// can configure a mount.
     pub(crate) fn configure(&self, dev: u64, free: u64) {
@@ -104,7 +135,9 @@ impl BackingDevice {
             return;
         }
         *last = Some((free, Instant::now()));
-        let count = match files.set_dirty_max(dirty_bound::bound(free), needs_min_bound()) {
+        let count = match files
+            .set_dirty_max(dirty_bound::bound(free, self.bounding_speed()), needs_min_bound())
+        {
             Ok(()) => &self.set,
             Err(error) => {
                 tracing::debug!("cannot set the bound on dirty data: {error}");
@@ -128,6 +161,8 @@ impl BackingDevice {
     pub(crate) fn dirty_bound(&self) -> DirtyBound {
         let bytes = self.dirty_max.load(Ordering::Relaxed);
         DirtyBound {
+            reads_asynchronously: self.reads_asynchronously,
+            speed: self.write_speed(),
             bytes: (bytes > 0).then_some(bytes),
             set: self.set.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),

@@ -27,7 +27,7 @@ mod reply_result;
 mod shutdown;
 mod volume_ioctl;
 
-pub(crate) use dispatch::{WRITE_MAX, background_max};
+pub(crate) use dispatch::{WRITE_MAX, congestion_threshold};
 pub(crate) use fuse_shell::FuseShell;
 pub(crate) use invalidations::AttributeInvalidations;
 pub(crate) use lost_writeback::LossReport;

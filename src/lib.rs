@@ -18,6 +18,7 @@
 mod background;
 mod bdi;
 mod control;
+mod device_speed;
 pub mod exit_error;
 mod file_clock;
 pub mod freeze;

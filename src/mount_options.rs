@@ -15,6 +15,7 @@ use sfs_core::request::{AccessTimePolicy, ErrorReaction, Remainder};
 use sfs_fuse::{AsyncDio, InitFlags};
 use sfs_system::parse_size;
 
+use crate::device_speed::AsyncReads;
 use crate::exit_error::ExitError;
 
 /// Options of a mount.
@@ -28,6 +29,8 @@ pub struct MountOptions {
     pub writeback: bool,
     /// Condition for asynchronous direct requests.
     pub async_dio: AsyncDio,
+    /// Condition for asynchronous reads.
+    pub async_reads: AsyncReads,
     /// Condition for access lists.
     pub access_lists: AccessLists,
     /// Operations that are durable before their reply.
@@ -80,6 +83,7 @@ impl Default for MountOptions {
             flags: MsFlags::MS_RELATIME,
             writeback: true,
             async_dio: AsyncDio::default(),
+            async_reads: AsyncReads::default(),
             access_lists: AccessLists::default(),
             sync: SyncPolicy::Never,
             threads: None,
@@ -144,6 +148,13 @@ impl MountOptions {
                     "on" => AsyncDio::Always,
                     "off" => AsyncDio::Never,
                     _ => AsyncDio::WhereSafe,
+                };
+            }
+            "async_read" => {
+                self.async_reads = match one_of(name, value, &["auto", "on", "off"])? {
+                    "on" => AsyncReads::Always,
+                    "off" => AsyncReads::Never,
+                    _ => AsyncReads::WhereFast,
                 };
             }
             "errors" => self.volume.on_error = reaction(name, value)?,

@@ -24,6 +24,7 @@ use sfs_system::mountinfo::{self, DeviceNumber};
 use crate::background::{Background, Waker};
 use crate::bdi::{self, BackingDevice};
 use crate::control::{ControlClient, ControlHandler, ControlServer};
+use crate::device_speed;
 use crate::exit_error::{self, ExitError};
 use crate::freeze::{Freezer, ThawReason};
 use crate::fuse::FuseShell;
@@ -147,7 +148,9 @@ fn serve(
     let name = path.display().to_string();
     let grown = grow(&volume, &options);
     let waker = Arc::new(Waker::default());
-    let bdi = Arc::new(BackingDevice::default());
+    let read_speed = device_speed::measure(&device, &volume.superblock().layout);
+    let reads_asynchronously = options.async_reads.are_wanted(read_speed);
+    let bdi = Arc::new(BackingDevice::new(device.clone(), read_speed, reads_asynchronously));
     let mut shell =
         FuseShell::new(volume.clone(), waker.clone(), bdi.clone(), &options, name.clone());
     let freezer = Freezer::new(volume.clone(), waker.clone(), name.clone());

@@ -1,6 +1,8 @@
-//! Policy for the bound on dirty data: its size for the free space of a volume, and when it is set again.
+//! Policy for the bound on dirty data: its size for the free space of a volume and the speed of its device, and when it is
+//! set again.
 //!
-//! As long as the free space is larger than [`BOUND_MIN`], the kernel's dirty data fits into it.
+//! As long as the free space is larger than [`BOUND_MIN`], the kernel's dirty data fits into it. close(2) of a new file, and
+//! fsync(2), wait behind all of it that is queued.
 
 use std::time::Duration;
 
@@ -10,8 +12,11 @@ use crate::kernel_release;
 /// short.
 pub(super) const BOUND_MIN: u64 = 4 << 20;
 
-/// Largest bound, in bytes. This size absorbs a burst, and close(2) still returns within a second or two on a slow card.
+/// Largest bound, in bytes. This size absorbs a burst.
 pub(super) const BOUND_MAX: u64 = 256 << 20;
+
+/// Part of what the device writes in a second, as a divisor: a new file is closed in half a second beside a copy.
+const SECOND_SHARE: u64 = 2;
 
 /// Divisor of the free space; the quotient is the bound.
 const FREE_SHARE: u64 = 4;
@@ -23,9 +28,10 @@ const BOUND_TIME: Duration = Duration::from_secs(3);
 /// nothing for a mount that has written nothing for a while.
 const FAIR_SINCE: (u32, u32) = (6, 14);
 
-/// Returns the bound for a volume with `free` free bytes.
-pub(super) fn bound(free: u64) -> u64 {
-    (free / FREE_SHARE).clamp(BOUND_MIN, BOUND_MAX)
+/// Returns the bound for a volume with `free` free bytes, on a device that writes `speed` bytes in a second, if that is known.
+pub(super) fn bound(free: u64, speed: Option<u64>) -> u64 {
+    let by_speed = speed.map_or(BOUND_MAX, |speed| speed / SECOND_SHARE);
+    (free / FREE_SHARE).min(by_speed).clamp(BOUND_MIN, BOUND_MAX)
 }
 
 /// Returns the number of written bytes after which the bound is checked again: a quarter of `free`,
@@ -61,8 +67,15 @@ mod tests {
     #[test]
     fn the_bound_is_a_quarter_of_the_free_space_within_limits() {
         let bounds = [0, 16, 17, 64, 512, 1024, 1 << 20]
-            .map(|free: u64| bound(free * MIB) as f64 / MIB as f64);
+            .map(|free: u64| bound(free * MIB, None) as f64 / MIB as f64);
         assert_eq!(bounds, [4.0, 4.0, 4.25, 16.0, 128.0, 256.0, 256.0]);
+    }
+
+    #[test]
+    fn the_bound_is_half_a_second_of_a_slow_device() {
+        let bounds = [1, 20, 90, 500, 5000].map(|speed| bound(1 << 40, Some(speed * MIB)) / MIB);
+        assert_eq!(bounds, [4, 10, 45, 250, 256]);
+        assert_eq!(bound(64 * MIB, Some(90 * MIB)), 16 * MIB, "the volume is nearly full");
     }
 
     #[test]

@@ -40,6 +40,8 @@ Mount options:
   async_dio=auto|on|off  let libaio and io_uring have several direct requests in flight (auto: from
                         Linux 7.3 on); with an older kernel, on may lose direct writes to a file
                         that is also read through the page cache
+  async_read=auto|on|off  let the kernel send several reads of a file at a time (auto: from devices that
+                        read 200 MiB in a second); off: reads do not wait behind queued writes
   acl, noacl            enforce access control lists (where the kernel and the transport can); acl: or
                         do not mount; noacl: the mode alone decides, and other users than the owner
                         of a directory cause fewer requests

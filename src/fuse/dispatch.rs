@@ -24,11 +24,21 @@ const NO_LISTS: &str = "mount option 'acl': the kernel does not enforce access l
 pub(crate) const WRITE_MAX: u32 = 1 << 20;
 
 /// Returns the largest number of background requests that the kernel sends before replies, for a
-/// number of serving threads. Two requests for each thread keep all threads busy. More requests
+/// number of serving threads.
+///
+/// With asynchronous reads, two requests for each thread keep all threads busy. More requests
 /// would only wait in the daemon's queue, before the reads of other programs: with 64, a read
-/// beside a stream of writes waits ten times as long.
-pub(crate) fn background_max(threads: usize) -> u16 {
-    u16::try_from(2 * threads).unwrap_or(u16::MAX)
+/// beside a stream of writes waits ten times as long. With synchronous reads only writes are background requests; a thread is
+/// left for all others.
+fn background_max(threads: usize, reads_asynchronously: bool) -> u16 {
+    let requests =
+        if reads_asynchronously { 2 * threads } else { threads.saturating_sub(1).max(1) };
+    u16::try_from(requests).unwrap_or(u16::MAX)
+}
+
+/// Returns the number of background requests from which the kernel considers a mount congested that allows `background_max`.
+pub(crate) fn congestion_threshold(background_max: u16) -> u16 {
+    (background_max / 4 * 3).max(1)
 }
 
 /// Returns whether an operation changes the volume, so that it waits while the mount is frozen. Forgetting a file and
@@ -84,10 +94,14 @@ fn is_change(operation: &FuseOperation<'_>) -> bool {
 }
 
 impl FuseShell {
+    /// Returns the largest number of background requests at a time, with `threads` serving threads.
+    pub(crate) fn background_max(&self, threads: usize) -> u16 {
+        background_max(threads, self.bdi.reads_asynchronously)
+    }
+
     /// Returns the features of the protocol that the shell wants.
     pub(crate) fn features_wanted(&self) -> InitFlags {
-        let mut flags = InitFlags::ASYNC_READ
-            | InitFlags::BIG_WRITES
+        let mut flags = InitFlags::BIG_WRITES
             | InitFlags::PARALLEL_DIROPS
             | InitFlags::HANDLE_KILLPRIV_V2
             | InitFlags::DO_READDIRPLUS
@@ -97,6 +111,7 @@ impl FuseShell {
             | InitFlags::ALLOW_IDMAP
             | InitFlags::EXPORT_SUPPORT
             | InitFlags::ABORT_ERROR;
+        flags.set(InitFlags::ASYNC_READ, self.bdi.reads_asynchronously);
         flags.set(InitFlags::WRITEBACK_CACHE, self.writeback);
         flags.set(InitFlags::DIRECT_IO_ALLOW_MMAP, self.writeback);
         flags.set(AccessLists::FEATURES, self.enforces_lists());

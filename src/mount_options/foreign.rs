@@ -61,7 +61,7 @@ const REFUSED: [(&str, &str); 11] = [
 const NO_QUOTAS: &str = "SFS has no quotas; leave it out";
 
 /// Names of the options that a list for SFS may have, for suggestions.
-const KNOWN: [&str; 48] = [
+const KNOWN: [&str; 49] = [
     "ro",
     "rw",
     "suid",
@@ -105,6 +105,7 @@ const KNOWN: [&str; 48] = [
     "remainder",
     "cleaning",
     "async_dio",
+    "async_read",
     "threads",
     "errors",
     "user_xattr",
@@ -118,8 +119,8 @@ const LETTERS_MAX: usize = 2;
 /// Options of SFS, for the message about an unknown option.
 const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
                     nodiscard, grow, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
-                    cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, threads=N, \
-                    acl, noacl, allow_other, norecovery, errors=continue|remount-ro";
+                    cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, \
+                    async_read=auto|on|off, threads=N, acl, noacl, allow_other, norecovery, errors=continue|remount-ro";
 
 /// Returns whether `option`, whose part before `=` is `name`, has no effect on a mount of SFS.
 pub(super) fn is_dropped(option: &str, name: &str) -> bool {

@@ -41,8 +41,13 @@ impl VolumeReport {
             let (name, reason) = (plain(name), plain(reason));
             writeln!(f, "  transport   {name}: {reason}; {references} references to inodes")?;
         }
-        if let Some(CacheReport { dirty_bytes_max, bounds_set, bounds_refused }) = self.cache {
-            let bound = dirty_bytes_max.map_or("unknown".into(), |bytes| Human(bytes).to_string());
+        if let Some(cache) = self.cache {
+            let CacheReport { bounds_set, bounds_refused, .. } = cache;
+            let human =
+                |bytes: Option<u64>| bytes.map_or("unknown".into(), |b| Human(b).to_string());
+            let (bound, speed) = (human(cache.dirty_bytes_max), human(cache.bytes_per_second));
+            let reads = if cache.asynchronous_reads { "asynchronous" } else { "synchronous" };
+            writeln!(f, "  device      writes {speed} a second; {reads} reads")?;
             writeln!(
                 f,
                 "  kernel      at most {bound} of dirty data; bound set {bounds_set} times, refused \

@@ -157,6 +157,12 @@ pub struct TransportReport {
 /// Dirty data that the kernel's cache may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheReport {
+    /// `true` if the kernel reads asynchronously: `-o async_read=`.
+    #[serde(default)]
+    pub asynchronous_reads: bool,
+    /// Number of bytes that the device writes in a second, by which the bound is set; `None` if unknown.
+    #[serde(default)]
+    pub bytes_per_second: Option<u64>,
     /// Bound in bytes, as the kernel states it; `None` if the kernel states none.
     pub dirty_bytes_max: Option<u64>,
     /// Number of times that the kernel accepted a bound.
@@ -250,8 +256,13 @@ impl VolumeReport {
 
 impl From<DirtyBound> for CacheReport {
     fn from(bound: DirtyBound) -> Self {
-        let DirtyBound { bytes: dirty_bytes_max, set: bounds_set, refused: bounds_refused } = bound;
-        Self { dirty_bytes_max, bounds_set, bounds_refused }
+        Self {
+            asynchronous_reads: bound.reads_asynchronously,
+            bytes_per_second: bound.speed,
+            dirty_bytes_max: bound.bytes,
+            bounds_set: bound.set,
+            bounds_refused: bound.refused,
+        }
     }
 }
 

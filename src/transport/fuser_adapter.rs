@@ -29,7 +29,9 @@ use sfs_fuse::{
 };
 
 use super::notify_thread::{ATTRIBUTES_ONLY, serve_with_notifications};
-use crate::fuse::{AttributeInvalidations, FuseShell, ReplyResult, WRITE_MAX, background_max};
+use crate::fuse::{
+    AttributeInvalidations, FuseShell, ReplyResult, WRITE_MAX, congestion_threshold,
+};
 use crate::mount_options::AccessLists;
 
 /// Session of fuser that calls the shell.
@@ -121,8 +123,9 @@ impl Filesystem for Adapter {
         let _ = config.add_capabilities(agreed);
         self.shell.agree(sfs_fuse::InitFlags::from_bits_truncate(agreed.bits()))?;
         let _ = config.set_max_write(WRITE_MAX);
-        let _ = config.set_max_background(background_max(self.threads));
-        let _ = config.set_congestion_threshold(background_max(self.threads) / 4 * 3);
+        let background_max = self.shell.background_max(self.threads);
+        let _ = config.set_max_background(background_max);
+        let _ = config.set_congestion_threshold(congestion_threshold(background_max));
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::io;
 use sfs_fuse::{FuseSession, NoUring, SessionConfig};
 
 use super::notify_thread::{ATTRIBUTES_ONLY, serve_with_notifications};
-use crate::fuse::{FuseShell, WRITE_MAX, background_max};
+use crate::fuse::{FuseShell, WRITE_MAX, congestion_threshold};
 
 /// Session of `sfs-fuse`, and the shell that gives its replies.
 pub(super) struct NativeSession {
@@ -26,8 +26,8 @@ impl NativeSession {
             flags: shell.features_wanted(),
             async_dio: shell.async_dio,
             max_write: WRITE_MAX,
-            max_background: background_max(threads),
-            congestion_threshold: background_max(threads) / 4 * 3,
+            max_background: shell.background_max(threads),
+            congestion_threshold: congestion_threshold(shell.background_max(threads)),
             threads,
             rings,
             ..SessionConfig::default()

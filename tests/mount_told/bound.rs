@@ -49,6 +49,35 @@ fn read(file: PathBuf) -> u64 {
     fs::read_to_string(file).expect("the kernel has the file").trim().parse().expect("a number")
 }
 
+/// With synchronous reads the kernel sends fewer writes at a time than there are threads.
+#[test]
+fn reads_are_synchronous_where_that_is_asked_for() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let content: Vec<u8> = (0..3 * MIB).map(|byte| (byte / 4096) as u8).collect();
+    for (options, threads, is_asynchronous) in [
+        ("async_read=off,threads=1", 1, false),
+        ("async_read=off,threads=3", 3, false),
+        ("threads=3", 3, true),
+    ] {
+        let mount = volume.mount(options);
+        fs::write(mount.dir.join("file"), &content).expect("there is room");
+        mount.unmount();
+        let mount = volume.mount(options);
+        assert_eq!(fs::read(mount.dir.join("file")).expect("readable"), content, "{options}");
+        assert_eq!(numbers(&mount.dir)["cache"]["asynchronous_reads"], is_asynchronous);
+        let minor = rustix::fs::minor(fs::metadata(&mount.dir).expect("the mount answers").dev());
+        let connection = Path::new("/sys/fs/fuse/connections").join(minor.to_string());
+        if connection.exists() {
+            let expected = if is_asynchronous { 2 * threads } else { (threads - 1).max(1) };
+            assert_eq!(read(connection.join("max_background")), expected, "{options}");
+        }
+        mount.unmount();
+    }
+}
+
 /// While the daemon is stopped no data reaches it: the bytes that tasks could write are in the
 /// kernel's cache.
 #[test]

@@ -139,8 +139,8 @@ impl Session<'_> {
             session.entrants.load(dir, &session.arguments("prepare", u64::from(run)))
         })?;
         for load in part.loads {
+            let arguments = self.timed_arguments(load, options, u64::from(run));
             let outcome: Outcome = self.on_new_mount(|session, dir| {
-                let arguments = session.timed_arguments(load, options, u64::from(run));
                 session.device.in_real_time(|| session.entrants.timed_load(dir, &arguments))
             })?;
             report.add(load.title, &self.entrant.name, run, outcome);
@@ -154,7 +154,9 @@ impl Session<'_> {
         work: impl FnOnce(&Self, &std::path::Path) -> Result<T>,
     ) -> Result<T> {
         let dir = self.scratch.dir.join(self.entrant.file_name());
-        let mount = self.entrant.mount(self.device.device(), self.medium, &dir)?;
+        // A filesystem may measure its device when it is mounted.
+        let mount = || self.entrant.mount(self.device.device(), self.medium, &dir);
+        let mount = self.device.in_real_time(mount)?;
         let result = work(self, &dir)?;
         mount.unmount()?;
         Ok(result)
