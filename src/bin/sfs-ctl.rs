@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use sfs::freeze::{FREEZE_SECS_DEFAULT, FREEZE_SECS_MAX};
+use sfs::segments_command::{self, SegmentsArguments};
 use sfs::{ExitError, freeze_command, image, resize, stat};
 use sfs_system::parse_size;
 
@@ -64,6 +65,9 @@ enum CtlCommand {
         #[arg(value_parser = parse_size)]
         size: Option<u64>,
     },
+    /// Prints the state of each segment: its group, its live data and their age. Root may query every mount, other users
+    /// only their own mounts
+    Segments(SegmentsArguments),
     /// Copies a volume without its free segments; a mounted one is frozen meanwhile
     #[command(subcommand)]
     Image(ImageCommand),
@@ -111,6 +115,7 @@ fn main() -> ExitCode {
             let report = resize::resize(&path, size)?;
             print(&format!("{}: {report}", path.display()))
         }
+        CtlCommand::Segments(arguments) => segments_command::run(&arguments),
         CtlCommand::Image(ImageCommand::Save { device, file, force }) => {
             let copied = image::save(&device, &file, force)?;
             match file.as_os_str() == "-" {
