@@ -106,9 +106,10 @@ pub struct SegmentStatus {
     pub head: Option<Head>,
     /// Number of live blocks.
     pub live_blocks: u32,
-    /// Mean modification time of the live data blocks, in ticks; `None` without live data.
+    /// Mean modification time of the live data blocks, in ticks; `None` without live data in
+    /// the log.
     pub modified: Option<u32>,
-    /// Hotness of the live data, in writes a tick (SFS, section 3.2); `None` without live data.
+    /// Hotness of the live data, in writes a tick (SFS, section 3.2); `None` likewise.
     pub hotness: Option<f64>,
 }
 

@@ -1,6 +1,9 @@
 //! The state of each segment, in parts, for maps of the volume.
 
+use std::sync::Arc;
+
 use super::Volume;
+use crate::CleaningObserver;
 use crate::format::{Head, SegmentState, UsageEntry};
 use crate::policy::segment_hotness;
 use crate::request::{SegmentStatus, SegmentsPart};
@@ -29,7 +32,7 @@ impl Volume {
     }
 
     /// Has the cleaning rounds of this volume reported to `observer`. The first observer stays.
-    pub fn observe_cleaning(&self, observer: std::sync::Arc<dyn crate::CleaningObserver>) {
+    pub fn observe_cleaning(&self, observer: Arc<dyn CleaningObserver>) {
         self.space.observe_cleaning(observer);
     }
 }
@@ -37,7 +40,11 @@ impl Volume {
 fn status_of(entry: &UsageEntry, now: u32) -> SegmentStatus {
     let is_used =
         matches!(entry.state, SegmentState::Open | SegmentState::Sealed | SegmentState::InPlace);
-    let has_history = is_used && entry.head != Head::METADATA && entry.live_blocks > 0;
+    // Data in place has no history.
+    let has_history = is_used
+        && entry.state != SegmentState::InPlace
+        && entry.head != Head::METADATA
+        && entry.live_blocks > 0;
     let modified = entry.modified_sum / u64::from(entry.live_blocks.max(1));
     SegmentStatus {
         state: entry.state,
