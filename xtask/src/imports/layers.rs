@@ -23,7 +23,7 @@ pub(super) enum Circles {
     BetweenChildren,
 }
 
-pub(super) const CRATES: [Layered; 5] = [
+pub(super) const CRATES: [Layered; 6] = [
     Layered {
         sources: "crates/sfs-core/src",
         layers: &[
@@ -69,6 +69,16 @@ pub(super) const CRATES: [Layered; 5] = [
             &["exported", "workload"],
             &["host", "in_memory", "simulation"],
             &["flash"],
+        ],
+        circles: Circles::WithParents,
+    },
+    Layered {
+        sources: "crates/sfs-view/src",
+        layers: &[
+            &["model", "numbers"],
+            &["escape", "hotness", "rates"],
+            &["sentences"],
+            &["html", "terminal"],
         ],
         circles: Circles::WithParents,
     },
