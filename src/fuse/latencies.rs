@@ -18,7 +18,7 @@ const PARTS_SHIFT: u32 = 3;
 /// Number of parts of an octave.
 const PARTS: usize = 1 << PARTS_SHIFT;
 
-/// Number of buckets; the last one has all latencies of 64 seconds or more, too.
+/// Number of buckets; the last one has all latencies of 129 seconds or more.
 const BUCKETS: usize = 29 * PARTS;
 
 /// Log2 of the end of the first octave that is reported, in nanoseconds.
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_latency_lies_below_the_end_of_its_bucket_by_at_most_an_eighth() {
         let mut last = 0;
-        for ns in (0..36)
+        for ns in (0..37)
             .flat_map(|shift| (0..97).map(move |step| (1_u64 << shift) + step * (1 << shift) / 97))
         {
             let at = bucket(ns);
