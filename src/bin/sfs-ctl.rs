@@ -1,12 +1,18 @@
 //! `sfs-ctl`: shows the state of a volume, freezes it, changes its size, and copies it.
 
+#[cfg(feature = "view")]
+mod view;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use sfs::freeze::{FREEZE_SECS_DEFAULT, FREEZE_SECS_MAX};
+use sfs::segments_command::{self, SegmentsArguments};
 use sfs::{ExitError, freeze_command, image, resize, stat};
 use sfs_system::parse_size;
+#[cfg(feature = "view")]
+use view::{report_command, top_command};
 
 #[derive(Parser)]
 #[command(name = "sfs-ctl", version, disable_version_flag = true)]
@@ -64,6 +70,17 @@ enum CtlCommand {
         #[arg(value_parser = parse_size)]
         size: Option<u64>,
     },
+    /// Prints the state of each segment: its group, its live data and their age. Root may query every mount, other users
+    /// only their own mounts
+    Segments(SegmentsArguments),
+    /// Shows a mounted volume live: health, wear, throughput, a map of the segments, requests and their latencies,
+    /// cleaning. Press h for the keys
+    #[cfg(feature = "view")]
+    Top(top_command::TopArguments),
+    /// Writes a report about a volume as one HTML page: segment map, utilization, groups, wear, latencies, findings with
+    /// remedies
+    #[cfg(feature = "view")]
+    Report(report_command::ReportArguments),
     /// Copies a volume without its free segments; a mounted one is frozen meanwhile
     #[command(subcommand)]
     Image(ImageCommand),
@@ -111,6 +128,11 @@ fn main() -> ExitCode {
             let report = resize::resize(&path, size)?;
             print(&format!("{}: {report}", path.display()))
         }
+        CtlCommand::Segments(arguments) => segments_command::run(&arguments),
+        #[cfg(feature = "view")]
+        CtlCommand::Top(arguments) => top_command::run(&arguments),
+        #[cfg(feature = "view")]
+        CtlCommand::Report(arguments) => report_command::run(&arguments),
         CtlCommand::Image(ImageCommand::Save { device, file, force }) => {
             let copied = image::save(&device, &file, force)?;
             match file.as_os_str() == "-" {

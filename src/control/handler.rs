@@ -21,11 +21,13 @@ use crate::bdi::BackingDevice;
 use crate::exit_error::ExitError;
 use crate::file_clock;
 use crate::freeze::{FREEZE_SECS_MAX, Freezer, ThawReason};
+use crate::fuse::Latencies;
 use crate::mount::explain;
 use crate::mount_options::MountOptions;
 use crate::mount_options::remount::access_times_of;
+use crate::recent_cleanings::RecentCleanings;
 use crate::resize_report::{self, ResizeReport};
-use crate::stat_report::VolumeReport;
+use crate::stat_report::{LatencyReport, VolumeReport};
 use crate::transport::ActiveTransport;
 
 /// State of a mount that requests need.
@@ -35,6 +37,10 @@ pub(crate) struct ControlHandler {
     /// The device, to be opened for writing.
     pub(crate) opened: Arc<FileDevice>,
     pub(crate) waker: Arc<Waker>,
+    /// Latencies of the requests.
+    pub(crate) latencies: Arc<Latencies>,
+    /// The last cleaning rounds.
+    pub(crate) cleanings: Arc<RecentCleanings>,
     pub(crate) bdi: Arc<BackingDevice>,
     /// Totals of earlier mounts.
     pub(crate) before: LifetimeTotals,
@@ -61,8 +67,12 @@ impl HandleRequest for ControlHandler {
                     &self.transport,
                 );
                 let cache = Some(self.bdi.dirty_bound().into());
-                return ControlReply::Status(Box::new(VolumeReport { cache, ..report }));
+                let latencies = LatencyReport::of(&self.latencies);
+                let cleanings = self.cleanings.report();
+                let report = VolumeReport { cache, latencies, cleanings, ..report };
+                return ControlReply::Status(Box::new(report));
             }
+            ControlRequest::Segments { first } => return self.segments(*first),
             ControlRequest::Watch => return ControlReply::Watching,
             ControlRequest::Allow(list) => self.allow(list).map(|()| ControlReply::Allowed),
             ControlRequest::BeginWriting => self.begin_writing().map(|()| ControlReply::Allowed),

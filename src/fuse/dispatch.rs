@@ -5,6 +5,7 @@
 //! refused with ENOSYS, or does not request them again.
 
 use std::io;
+use std::time::Instant;
 
 use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply};
 
@@ -147,7 +148,10 @@ impl FuseShell {
     pub(crate) fn answer(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
         let node = request.node;
         let _change = is_change(&request.operation).then(|| self.gate.enter());
-        match self.serve(request, room) {
+        let begun = Instant::now();
+        let outcome = self.serve(request, room);
+        self.latencies.note(&request.operation, begun.elapsed());
+        match outcome {
             Ok(answer) => Ok(answer),
             Err(Refusal::Failed(error)) => Err(self.errno(node, &error)),
             Err(Refusal::Errno(code)) => Err(Errno::new(code)),

@@ -20,6 +20,7 @@ use sfs_fuse::{AsyncDio, Errno, FuseRequest};
 use super::failure_log::FailureLog;
 use super::free_space::FreeSpace;
 use super::invalidations::AttributeInvalidations;
+use super::latencies::Latencies;
 use super::lost_writeback::LostWriteback;
 use super::open_handles::{OpenHandles, WriteVerdict};
 use super::{error_to_errno, inode_attributes};
@@ -61,6 +62,7 @@ pub(crate) struct FuseShell {
     referenced_files_max: usize,
     failures: FailureLog,
     pub(super) gate: Arc<FreezeGate>,
+    pub(super) latencies: Arc<Latencies>,
     /// Held during a trim: one at a time.
     pub(super) trimming: Mutex<()>,
     /// `true` after the reason why there are no swap files was logged.
@@ -81,6 +83,7 @@ impl FuseShell {
             waker,
             failures,
             gate: Arc::default(),
+            latencies: Arc::default(),
             trimming: Mutex::default(),
             has_refused_swap: AtomicBool::default(),
             writeback: options.writeback,
@@ -102,6 +105,11 @@ impl FuseShell {
     /// the loss to fsync(2) and close(2), and then forgets it.
     pub(crate) fn lost_writeback(&self) -> Arc<LostWriteback> {
         self.lost_writeback.clone()
+    }
+
+    /// Returns the latencies of the requests.
+    pub(crate) fn latencies(&self) -> Arc<Latencies> {
+        self.latencies.clone()
     }
 
     /// Makes requests for changes pass `gate`.

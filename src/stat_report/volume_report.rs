@@ -12,7 +12,9 @@ use sfs_core::request::{
 };
 use uuid::Uuid;
 
+use super::cleaning_report::CleaningReport;
 use super::error_report::{ErrorReport, FailureReport};
+use super::latency_report::LatencyReport;
 use super::lock_report::LockReport;
 use crate::bdi::DirtyBound;
 use crate::transport::ActiveTransport;
@@ -67,6 +69,12 @@ pub struct VolumeReport {
     /// Times of locks since the daemon began; empty in a build that does not keep them.
     #[serde(default)]
     pub locks: Vec<LockReport>,
+    /// Latencies of the requests since the mount, by operation; empty when the volume is not mounted.
+    #[serde(default)]
+    pub latencies: Vec<LatencyReport>,
+    /// The last cleaning rounds of the mount, at most 32, the newest first.
+    #[serde(default)]
+    pub cleanings: Vec<CleaningReport>,
     /// Activity in all mounts: in earlier mounts up to their last checkpoints, and in this mount.
     pub life: ActivityReport,
 }
@@ -244,6 +252,8 @@ impl VolumeReport {
             failure: status.remembered.failure.map(FailureReport::from),
             mount: None,
             locks: Vec::new(),
+            latencies: Vec::new(),
+            cleanings: Vec::new(),
             life: ActivityReport::of_life(life),
         }
     }

@@ -48,6 +48,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         ("chattr", "e2fsprogs"),
         ("xfs_io", "xfsprogs"),
         ("swapon", "mount"),
+        ("script", "bsdutils"),
         ("mkfs.btrfs", "btrfs-progs"),
         ("fio", "fio"),
         ("sqlite3", "sqlite3"),
@@ -112,6 +113,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     tally.step("mutation check", || crash::mutants(workspace));
     if long {
         hostile(workspace, tally);
+        browser(workspace, tally);
         recovery(workspace, RECOVERY_LOG_MIB, tally);
         tally.step("filling large volumes, bytes of a mixed load", || {
             let model = ["test", "--release", "-p", "sfs-core", "--test", "model"];
@@ -172,6 +174,17 @@ fn hostile(workspace: &Workspace, tally: &mut Tally) {
             let cmd = cargo(workspace).args(["test", "--release", "--package", package]);
             cargo::test(cmd.args(["--test", name]).env(variable, value))
         });
+    }
+}
+
+/// Shows the report of `sfs-ctl` in Chromium.
+fn browser(workspace: &Workspace, tally: &mut Tally) {
+    match machine::need("chromium", "chromium") {
+        Err(missing) => tally.skip("report in a browser", &missing),
+        Ok(()) => tally.step("report in a browser", || {
+            let report = ["test", "--workspace", "--test", "report_in_browser"];
+            cargo::test(cargo(workspace).args(report).args(["--", "--ignored"]))
+        }),
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Circles {
     BetweenChildren,
 }
 
-pub(super) const CRATES: [Layered; 5] = [
+pub(super) const CRATES: [Layered; 6] = [
     Layered {
         sources: "crates/sfs-core/src",
         layers: &[
@@ -73,6 +73,16 @@ pub(super) const CRATES: [Layered; 5] = [
         circles: Circles::WithParents,
     },
     Layered {
+        sources: "crates/sfs-view/src",
+        layers: &[
+            &["model", "numbers"],
+            &["escape", "hotness", "rates"],
+            &["sentences"],
+            &["html", "terminal"],
+        ],
+        circles: Circles::WithParents,
+    },
+    Layered {
         sources: "crates/sfs-fuse/src",
         layers: &[&["protocol"], &["channels"], &["fuse_session"]],
         circles: Circles::WithParents,
@@ -93,9 +103,18 @@ pub(super) const CRATES: [Layered; 5] = [
             &["freeze"],
             &["fuse"],
             &["transport"],
-            &["resize_report", "stat_report"],
+            &["recent_cleanings", "resize_report", "stat_report"],
             &["control"],
-            &["freeze_command", "image", "mount_session", "remount", "resize", "stat", "unmount"],
+            &[
+                "freeze_command",
+                "image",
+                "mount_session",
+                "remount",
+                "resize",
+                "segments_command",
+                "stat",
+                "unmount",
+            ],
         ],
         circles: Circles::WithParents,
     },

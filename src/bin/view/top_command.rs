@@ -1,0 +1,123 @@
+//! `sfs-ctl top`: a live view of a mounted volume.
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use sfs::{ExitError, segments_command, stat};
+use sfs_view::{Look, TopError, TopOptions, VolumeSource};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Arguments of `sfs-ctl top`.
+#[derive(Args)]
+pub(crate) struct TopArguments {
+    /// Mount point of the volume, or its device
+    mount: PathBuf,
+    /// Seconds between two looks at the volume
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = parse_interval)]
+    interval: f64,
+    /// Print one frame and end
+    #[arg(short, long)]
+    once: bool,
+    /// Number of intervals before the frame that --once or --svg prints
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    samples: u32,
+    /// Print one frame as an SVG picture
+    #[arg(long)]
+    svg: bool,
+    /// Width of a frame that is printed; that of the terminal, or 80
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    columns: Option<u16>,
+    /// Number of lines of a frame that is printed; that of the terminal, or 24
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    lines: Option<u16>,
+}
+
+fn parse_interval(text: &str) -> Result<f64, String> {
+    let secs = text.parse::<f64>().ok().filter(|secs| (0.1..=3600.0).contains(secs));
+    secs.ok_or_else(|| "give 0.1 to 3600 seconds".into())
+}
+
+/// A mounted volume, whose daemon is asked.
+struct Mounted(PathBuf);
+
+impl VolumeSource for Mounted {
+    type Error = ExitError;
+
+    fn numbers(&mut self) -> Result<String, ExitError> {
+        let report = stat::stat(&self.0)?;
+        match report.mount_point {
+            Some(_) => Ok(report.to_json()),
+            None => Err(ExitError::mount(format_args!(
+                "{}: is not mounted; 'sfs-ctl report' shows a volume that is not mounted",
+                self.0.display()
+            ))),
+        }
+    }
+
+    fn segments(&mut self) -> Result<String, ExitError> {
+        Ok(segments_command::segments(&self.0)?.to_json())
+    }
+
+    fn heat(&mut self) -> Option<String> {
+        None
+    }
+}
+
+/// Shows the volume until the user ends the view.
+pub(crate) fn run(arguments: &TopArguments) -> Result<(), ExitError> {
+    let path = &arguments.mount;
+    let is_terminal = io::stdout().is_terminal();
+    let look = match arguments.svg {
+        true => Look::FULL,
+        false => Look::of_environment(is_terminal, |name| std::env::var(name).ok()),
+    };
+    let term = std::env::var("TERM").unwrap_or_default();
+    let can_be_drawn_on = is_terminal && !["", "dumb"].contains(&term.as_str());
+    let live = can_be_drawn_on && !arguments.once && !arguments.svg;
+    let signal = Arc::new(AtomicUsize::new(0));
+    if live {
+        for number in [SIGTERM, SIGINT, SIGHUP] {
+            let value = number.unsigned_abs() as usize;
+            signal_hook::flag::register_usize(number, signal.clone(), value)
+                .map_err(|error| ExitError::system(format_args!("signals: {error}")))?;
+        }
+    }
+    let received = signal.clone();
+    let options = TopOptions {
+        interval: Duration::from_secs_f64(arguments.interval),
+        live,
+        once: arguments.once,
+        samples: arguments.samples,
+        svg: arguments.svg,
+        size: (arguments.columns, arguments.lines),
+        look,
+        should_stop: Box::new(move || received.load(Ordering::Relaxed) != 0),
+    };
+    let mut source = Mounted(path.clone());
+    source.numbers()?;
+    let outcome = sfs_view::top(&mut source, &options);
+    // The terminal is restored: the signal may end the process now.
+    let number = signal.load(Ordering::Relaxed);
+    if number != 0 {
+        let _ = signal_hook::low_level::emulate_default_handler(number as i32);
+    }
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(TopError::Volume(_)) if !is_mounted(path) => {
+            Err(ExitError::mount(format_args!("{}: was unmounted", path.display())))
+        }
+        Err(TopError::Volume(error)) => Err(error),
+        Err(other) => Err(ExitError::system(format_args!("{}: {other}", path.display()))),
+    }
+}
+
+/// Returns whether a volume of SFS is mounted at `path`, or on the device there.
+fn is_mounted(path: &std::path::Path) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    let mounts = sfs_system::mountinfo::mounts().unwrap_or_default();
+    mounts.iter().any(|mount| mount.is_sfs() && (mount.dir == path || mount.source == path))
+}
