@@ -6,4 +6,6 @@ mod lock_report;
 mod text;
 mod volume_report;
 
+pub(crate) use text::plain;
+pub(crate) use volume_report::SegmentsReport;
 pub use volume_report::VolumeReport;

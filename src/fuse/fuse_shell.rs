@@ -62,7 +62,7 @@ pub(crate) struct FuseShell {
     failures: FailureLog,
     pub(super) gate: Arc<FreezeGate>,
     /// Held during a trim: one at a time.
-    pub(super) trimming: Mutex<()>,
+    pub(super) trimming: Arc<Mutex<()>>,
     /// `true` after the reason why there are no swap files was logged.
     has_refused_swap: AtomicBool,
 }
@@ -81,7 +81,7 @@ impl FuseShell {
             waker,
             failures,
             gate: Arc::default(),
-            trimming: Mutex::default(),
+            trimming: Arc::default(),
             has_refused_swap: AtomicBool::default(),
             writeback: options.writeback,
             async_dio: options.async_dio,
@@ -102,6 +102,11 @@ impl FuseShell {
     /// the loss to fsync(2) and close(2), and then forgets it.
     pub(crate) fn lost_writeback(&self) -> Arc<LostWriteback> {
         self.lost_writeback.clone()
+    }
+
+    /// Returns the lock that is held during a trim.
+    pub(crate) fn trimming(&self) -> Arc<Mutex<()>> {
+        self.trimming.clone()
     }
 
     /// Makes requests for changes pass `gate`.
