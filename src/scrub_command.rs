@@ -251,8 +251,11 @@ impl fmt::Display for DamagedPlace {
         match inode {
             Some(inode) => {
                 let name = path.as_deref().map_or_else(|| format!("inode {inode}"), plain);
-                let offset = offset_bytes.map_or(String::new(), |at| format!(" at offset {at}"));
-                write!(f, "{kind}: {name}{offset}, block {at}")
+                // The place of a damaged item is its inode.
+                match offset_bytes {
+                    Some(offset) => write!(f, "{kind}: {name} at offset {offset}, block {at}"),
+                    None => write!(f, "{kind}: {name}"),
+                }
             }
             None => write!(f, "{kind}: block {at}"),
         }

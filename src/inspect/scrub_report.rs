@@ -39,8 +39,8 @@ pub(crate) struct DamagedPlace {
     pub(crate) inode: Option<u64>,
     /// Offset in the file.
     pub(crate) offset_bytes: Option<u64>,
-    /// Path of the file from the root of the volume, escaped; null until the scrub has ended, or if the bounded search did not find the
-    /// file.
+    /// Path of the file from the root of the volume, escaped; null until the scrub has ended, or if the bounded search
+    /// did not find the file.
     pub(crate) path: Option<String>,
 }
 

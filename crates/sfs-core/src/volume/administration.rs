@@ -18,9 +18,9 @@ impl Volume {
         self.superblocks.after(written)
     }
 
-    /// Cleans up to `segments_max` segments, at least one, in one round: moves their live blocks. `goes_on` is called before each step
-    /// of reading up to 1 MiB, may pause, and ends the round by `false`: then nothing is moved. Returns `None` if no segment is
-    /// worth cleaning at present; there may be one after a checkpoint.
+    /// Cleans up to `segments_max` segments, at least one, in one round: moves their live blocks. `goes_on` is called
+    /// before each step of reading up to 1 MiB, may pause, and ends the round by `false`: then nothing is moved.
+    /// Returns `None` if no segment is worth cleaning at present; there may be one after a checkpoint.
     ///
     /// # Errors
     ///
