@@ -1,6 +1,6 @@
 //! Looking inside a mounted volume, and work that is asked for: `sfs-ctl hot`, `file`, `clean`, `trim`, `checkpoint`, `scrub`.
 //!
-//! What the programs print is compared with counts that were made independently: by the load of the test, by the
+//! The output of the programs is compared with counts that were made independently: by the load of the test, by the
 //! content of the device, by sfs-fsck, and by the kernel's counters of a loop device.
 
 #[expect(dead_code, reason = "every test program uses a part of the module")]

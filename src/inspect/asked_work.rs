@@ -1,4 +1,4 @@
-//! What cleaning, trimming and a checkpoint that were asked for have done.
+//! Results of cleaning, trimming and a checkpoint that were asked for.
 
 use serde::{Deserialize, Serialize};
 use sfs_core::request::{CleanedRound, WrittenCheckpoint};

@@ -136,6 +136,9 @@ impl ScrubCounts {
     }
 }
 
+/// Number of blocks that a step of a scrub reads at most, besides those that are read again because they were wrong.
+pub const SCRUB_STEP_BLOCKS: usize = 288;
+
 /// Result of one step of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubStep {

@@ -48,7 +48,7 @@ mod tests {
     use crate::request::VolumeOptions;
     use crate::{Volume, fixture};
 
-    /// What is reported equals what the device has counted, and the next mount has nothing to roll forward.
+    /// The report equals the counts of the device, and the next mount has nothing to roll forward.
     #[test]
     fn a_checkpoint_reports_what_the_device_has_written() {
         let device = Arc::new(RecordingDevice::new(RamDevice::new(BLOCKS), Keep::Requests));

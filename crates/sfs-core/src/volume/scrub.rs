@@ -11,12 +11,9 @@ use zerocopy::FromZeros;
 use super::Volume;
 use super::scrub_log::{LogWalk, WalkedSegments};
 use crate::format::{ErrorKind, Key};
-use crate::request::{ScrubDamage, ScrubStep};
+use crate::request::{SCRUB_STEP_BLOCKS, ScrubDamage, ScrubStep};
 use crate::tree::NodeNotCached;
 use crate::{Error, Result};
-
-/// Number of blocks that a step reads at most, besides those that are read again because they were wrong.
-pub(super) const STEP_BLOCKS: usize = 288;
 
 /// Progress of a scrub.
 pub struct Scrub {
@@ -31,7 +28,7 @@ pub struct Scrub {
     pub(super) memory: Vec<Block>,
 }
 
-/// What the next step reads.
+/// The structures that the next step reads.
 pub(super) enum Phase {
     /// Superblocks and checkpoint slots.
     Fixed,
@@ -69,7 +66,7 @@ impl Volume {
             from,
             walked: WalkedSegments::default(),
             path: Vec::new(),
-            memory: Block::new_vec_zeroed(STEP_BLOCKS).map_err(|_| Error::NoMemory)?,
+            memory: Block::new_vec_zeroed(SCRUB_STEP_BLOCKS).map_err(|_| Error::NoMemory)?,
         })
     }
 

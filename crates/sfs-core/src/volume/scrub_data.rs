@@ -4,14 +4,14 @@ use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
 use super::Volume;
-use super::scrub::{Phase, STEP_BLOCKS, Scrub};
+use super::scrub::{Phase, Scrub};
 use super::scrub_log::WalkedSegments;
 use crate::Error;
 use crate::format::{
     Corruption, CorruptionKind, ErrorKind, ItemKind, Key, Mapping, MappingRun, NodeHeader,
 };
 use crate::metadata::run_base;
-use crate::request::{ScrubDamage, ScrubStep};
+use crate::request::{SCRUB_STEP_BLOCKS, ScrubDamage, ScrubStep};
 use crate::tree::NodeNotCached;
 
 /// A mapped block of a file.
@@ -156,7 +156,7 @@ impl Volume {
     /// Reads and verifies blocks, neighbours in one request.
     fn scrub_blocks(&self, blocks: Vec<MappedBlock>, memory: &mut [Block], step: &mut ScrubStep) {
         let follows = |a: &MappedBlock, b: &MappedBlock| a.mapping.address + 1 == b.mapping.address;
-        for run in blocks.chunk_by(follows).flat_map(|run| run.chunks(STEP_BLOCKS)) {
+        for run in blocks.chunk_by(follows).flat_map(|run| run.chunks(SCRUB_STEP_BLOCKS)) {
             let memory = &mut memory[..run.len()];
             let is_read = self.io.read(run[0].mapping.address, memory).is_ok();
             for (mapped, block) in run.iter().zip(memory.iter_mut()) {

@@ -8,9 +8,8 @@ use sfs_device::Block;
 use zerocopy::IntoBytes;
 
 use super::Volume;
-use super::scrub::STEP_BLOCKS;
 use crate::format::{CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ErrorKind};
-use crate::request::{ScrubDamage, ScrubStep};
+use crate::request::{SCRUB_STEP_BLOCKS, ScrubDamage, ScrubStep};
 use crate::{Error, Result};
 
 impl Volume {
@@ -56,4 +55,4 @@ impl Volume {
     }
 }
 
-const _: () = assert!(STEP_BLOCKS >= 3 + 2 * CHECKPOINT_SLOT_BLOCKS as usize);
+const _: () = assert!(SCRUB_STEP_BLOCKS >= 3 + 2 * CHECKPOINT_SLOT_BLOCKS as usize);

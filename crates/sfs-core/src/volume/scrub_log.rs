@@ -8,11 +8,10 @@ use sfs_device::Block;
 use zerocopy::IntoBytes;
 
 use super::Volume;
-use super::scrub::STEP_BLOCKS;
 use crate::Result;
 use crate::format::{ChunkSummary, ErrorKind, SegmentState, SummaryCheck};
 use crate::log::CHUNK_BLOCKS_MIN;
-use crate::request::{ScrubDamage, ScrubStep};
+use crate::request::{SCRUB_STEP_BLOCKS, ScrubDamage, ScrubStep};
 
 /// Maximum number of segments without content that one step passes.
 const SKIPPED_MAX: u32 = 4096;
@@ -191,7 +190,7 @@ impl Volume {
         let address = layout.segment_address(segment) + u64::from(chunks.next);
         let (check, read) = match &mut chunks.check {
             Some((check, read)) => {
-                let count = (check.summary_blocks - *read).min(STEP_BLOCKS as u32);
+                let count = (check.summary_blocks - *read).min(SCRUB_STEP_BLOCKS as u32);
                 let memory = &mut memory[..count as usize];
                 self.io.read_stored(address + u64::from(*read), memory)?;
                 step.counts.summary_blocks += u64::from(count);

@@ -8,11 +8,10 @@ use parking_lot::Mutex;
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Geometry, RamDevice, Stream};
 
 use super::Volume;
-use super::scrub::STEP_BLOCKS;
 use crate::fixture::{BLOCKS, create, new_placed, new_volume_of, put, set_size};
 use crate::format::{DataLayout, ErrorKind, Key, LOCATOR_ADDRESS};
 use crate::lock_rank;
-use crate::request::{ScrubCounts, ScrubDamage, ScrubStep, VolumeOptions};
+use crate::request::{SCRUB_STEP_BLOCKS, ScrubCounts, ScrubDamage, ScrubStep, VolumeOptions};
 
 /// Number of blocks of the volumes here: 256 segments of 32 blocks.
 const BLOCK_COUNT: u64 = BLOCKS * 4;
@@ -166,7 +165,7 @@ fn a_step_reads_a_bounded_number_of_blocks_without_a_lock() {
         let before = device.blocks.load(Ordering::Relaxed);
         volume.scrub_step(&mut scrub);
         let read = device.blocks.load(Ordering::Relaxed) - before;
-        assert!(read <= STEP_BLOCKS, "{read} blocks in a step");
+        assert!(read <= SCRUB_STEP_BLOCKS, "{read} blocks in a step");
         steps += 1;
     }
     assert!(steps > 100, "{steps}");
