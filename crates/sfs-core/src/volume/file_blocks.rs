@@ -7,7 +7,7 @@ use super::Volume;
 use crate::format::{
     FileKind, ItemKind, Key, Mapping, MappingRun, RUN_BLOCKS, Reservation, run_key,
 };
-use crate::metadata::{Txn, overlapping, run_base};
+use crate::metadata::{MetadataError, Txn, overlapping, run_base};
 use crate::request::{BlockRun, FileBlocks, RunSegment};
 use crate::{Error, Result};
 
@@ -81,12 +81,11 @@ impl Volume {
     }
 }
 
-/// Returns the mappings of `ino` in the first items from block `from` on, and the first block after these items.
-fn mappings(
-    txn: &Txn<'_>,
-    ino: u64,
-    from: u32,
-) -> std::result::Result<(Vec<(u32, Mapping)>, Option<u32>), crate::metadata::MetadataError> {
+/// Mapped blocks of a file, ascending, and the first block after them; `None` at the end.
+type MappedPart = (Vec<(u32, Mapping)>, Option<u32>);
+
+/// Returns the mappings of `ino` in the first items from block `from` on.
+fn mappings(txn: &Txn<'_>, ino: u64, from: u32) -> std::result::Result<MappedPart, MetadataError> {
     let last = Key::new(ino, ItemKind::Mapping, u64::MAX);
     let mut mapped = Vec::new();
     for (count, item) in txn.tree().range(run_key(ino, from)..=last).enumerate() {
