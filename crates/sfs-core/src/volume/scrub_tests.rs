@@ -193,7 +193,7 @@ fn every_planted_damage_is_found_counted_and_named() {
     let blocks = mapped(&volume, &files);
     let layout = volume.layout();
     let data = [blocks[0], blocks[blocks.len() / 2], blocks[blocks.len() - 1]];
-    let root = volume.metadata.read().tree.scan_path(&Key::MIN).ok().expect("in memory").inner[0];
+    let root = volume.metadata.read().tree.scan_path(&Key::MIN).expect("in memory").inner[0];
     // The first summary of the segment of a live block.
     let segment = layout.segment_of(blocks[blocks.len() / 3].2).expect("a segment");
     let summary = layout.segment_address(segment);
