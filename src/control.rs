@@ -6,15 +6,19 @@
 //! and only root and the user who runs the daemon are served. No request to the volume waits for a
 //! client.
 
+mod asked_work;
+mod asking;
 mod client;
 mod handler;
+mod inspection;
 mod json_line;
 mod messages;
 mod segments;
 mod server;
 mod socket_path;
 
+pub(crate) use asking::{ask, unknown_reply};
 pub(crate) use client::{ControlClient, ControlError};
 pub(crate) use handler::ControlHandler;
-pub(crate) use messages::{ControlReply, ControlRequest};
+pub(crate) use messages::{ControlReply, ControlRequest, ScrubRequest};
 pub(crate) use server::ControlServer;

@@ -1,6 +1,6 @@
 //! Exit errors: the reason why a program gives up, as an exit status and one line for the user.
 //!
-//! The statuses are those of mount(8) and umount(8), except [`ExitStatus::Loss`]. Line breaks in a text
+//! The statuses are those of mount(8) and umount(8), except [`ExitStatus::Damage`] and [`ExitStatus::Loss`]. Line breaks in a text
 //! become spaces, so the text is always one line.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use std::io;
 
 use nix::errno::Errno;
 
-/// Exit statuses, as mount(8) defines them, except [`ExitStatus::Loss`].
+/// Exit statuses, as mount(8) defines them, except [`ExitStatus::Damage`] and [`ExitStatus::Loss`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitStatus {
@@ -16,6 +16,8 @@ pub enum ExitStatus {
     Usage = 1,
     /// The system lacks memory, a kernel module or a program, or a request to the system failed.
     System = 2,
+    /// Damage was found, and is still there: the number of fsck(8) for errors that are left.
+    Damage = 4,
     /// The mount or the unmount failed.
     Mount = 32,
     /// The filesystem is unmounted, and data that programs had written is lost. umount(8) with `-a` uses
@@ -72,6 +74,11 @@ impl ExitError {
     /// Makes an error for data that was lost without a report to any program, though the unmount succeeded.
     pub fn loss(text: impl fmt::Display) -> Self {
         Self::new(ExitStatus::Loss, text)
+    }
+
+    /// Makes an error for damage that was found.
+    pub fn damage(text: impl fmt::Display) -> Self {
+        Self::new(ExitStatus::Damage, text)
     }
 
     /// Makes an error for a mount or unmount that failed.

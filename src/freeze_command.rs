@@ -2,15 +2,11 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use sfs_system::mountinfo::{self, MountRecord};
 
-use crate::control::{ControlClient, ControlReply, ControlRequest};
+use crate::control::{self, ControlReply, ControlRequest};
 use crate::exit_error::{self, ExitError};
-
-/// Longest wait for the daemon: that of a remount.
-const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// Freezes the volume that is mounted at `dir` for at most `secs` seconds. On return everything written before is on the
 /// device, and a copy of the device is a clean volume.
@@ -26,9 +22,9 @@ pub fn freeze(dir: &Path, secs: u64) -> Result<(), ExitError> {
     flushed.map_err(|error| {
         ExitError::mount(format_args!("{shown}: {}", exit_error::reason(&error)))
     })?;
-    match ask(&mount, &ControlRequest::Freeze(secs))? {
+    match control::ask(&mount, &ControlRequest::Freeze(secs))? {
         ControlReply::Frozen => Ok(()),
-        reply => Err(unexpected(&mount, reply)),
+        _ => Err(control::unknown_reply(&mount)),
     }
 }
 
@@ -39,9 +35,9 @@ pub fn freeze(dir: &Path, secs: u64) -> Result<(), ExitError> {
 /// [`ExitError`] as [`freeze`]; also if the volume is not frozen any more.
 pub fn thaw(dir: &Path) -> Result<(), ExitError> {
     let mount = find(dir)?;
-    match ask(&mount, &ControlRequest::Thaw)? {
+    match control::ask(&mount, &ControlRequest::Thaw)? {
         ControlReply::Thawed => Ok(()),
-        reply => Err(unexpected(&mount, reply)),
+        _ => Err(control::unknown_reply(&mount)),
     }
 }
 
@@ -57,21 +53,5 @@ fn find(dir: &Path) -> Result<MountRecord, ExitError> {
         Ok(mount)
     } else {
         Err(ExitError::mount(format_args!("{shown}: not an SFS volume")))
-    }
-}
-
-fn ask(mount: &MountRecord, request: &ControlRequest) -> Result<ControlReply, ExitError> {
-    let client = ControlClient::connect(mount);
-    let reply = client.and_then(|client| client.ask_until(request, Instant::now() + WAIT_MAX));
-    reply.map_err(|trouble| ExitError::mount(format_args!("{}: {trouble}", mount.dir.display())))
-}
-
-fn unexpected(mount: &MountRecord, reply: ControlReply) -> ExitError {
-    match reply {
-        ControlReply::Failed { status, line } => ExitError::with_status(status, line),
-        _ => ExitError::mount(format_args!(
-            "{}: its daemon sent an unknown reply",
-            mount.dir.display()
-        )),
     }
 }

@@ -16,7 +16,7 @@ mod free_space;
 mod fuse_shell;
 mod inode_attributes;
 mod inode_flags;
-mod inode_paths;
+pub(crate) mod inode_paths;
 mod invalidations;
 mod ioctl;
 mod latencies;

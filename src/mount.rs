@@ -12,6 +12,7 @@ mod mount_target;
 mod open_progress;
 mod open_volume;
 pub(crate) mod syncfs;
+mod unmounted;
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -26,6 +27,7 @@ use crate::mount_options::MountOptions;
 pub(crate) use detach::detach;
 pub(crate) use mount_target::MountTarget;
 pub(crate) use open_volume::{OpenedDevice, explain, open_device, open_volume};
+pub(crate) use unmounted::open_for_reading;
 
 /// Device file of the kernel's FUSE.
 const FUSE_DEVICE: &str = "/dev/fuse";

@@ -11,6 +11,7 @@ mod own_mount;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use nix::mount::MntFlags;
@@ -28,6 +29,7 @@ use crate::device_speed;
 use crate::exit_error::{self, ExitError};
 use crate::freeze::{Freezer, ThawReason};
 use crate::fuse::FuseShell;
+use crate::inspect::scrubber::Scrubber;
 use crate::kernel_release;
 use crate::logging;
 use crate::memory_budget;
@@ -160,6 +162,8 @@ fn serve(
     let latencies = shell.latencies();
     let cleanings = Arc::new(RecentCleanings::default());
     volume.observe_cleaning(cleanings.clone());
+    let trimming = shell.trimming();
+    let scrubber = Arc::new(Scrubber::new(volume.clone(), name.clone()));
     device.yield_claim();
     let target = MountTarget { device: path, is_block_device, dir };
     let signals = own_mount::signals()?;
@@ -187,6 +191,7 @@ fn serve(
     let background = Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone());
     let background = background.map_err(no_thread)?;
     let is_over = Arc::new(Mutex::new(false));
+    let is_ending = Arc::new(AtomicBool::new(false));
     let control = start_control(dir, own.number(), |number| ControlHandler {
         volume: volume.clone(),
         freezer: freezer.clone(),
@@ -202,6 +207,9 @@ fn serve(
         device: name.clone(),
         number,
         is_over: is_over.clone(),
+        is_ending: is_ending.clone(),
+        scrubber: scrubber.clone(),
+        trimming,
     });
     // The mount answers only once this thread runs.
     let own_while_serving = own.clone();
@@ -220,6 +228,8 @@ fn serve(
     }
     let outcome = join(serving, &own, &name, answered.map(drop));
     own.end();
+    is_ending.store(true, Ordering::Release);
+    scrubber.stop();
     background.stop();
     *is_over.lock() = true;
     freezer.thaw(ThawReason::Unmount);

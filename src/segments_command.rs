@@ -77,7 +77,7 @@ pub fn segments(path: &Path) -> Result<SegmentsReport, ExitError> {
             SegmentsReport::collect(&device, |first| ask(&mount, first))?
         }
         VolumePath::Device(path) => {
-            let volume = stat::open_unmounted(&path)?;
+            let volume = mount::open_for_reading(&path)?;
             let device = path.to_string_lossy();
             let of_volume = |first| Ok::<_, ExitError>(SegmentsMessage::of(&volume, first));
             SegmentsReport::collect(&device, of_volume)?

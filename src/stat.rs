@@ -4,16 +4,11 @@
 //! A device that is not mounted is opened for reading, and nothing is written to it.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use sfs_core::Volume;
-use sfs_core::request::VolumeOptions;
-use sfs_device::{Access, FileDevice, OpenErrorKind};
 use sfs_system::mountinfo::MountRecord;
 
 use crate::control::{ControlClient, ControlReply, ControlRequest};
 use crate::exit_error::ExitError;
-use crate::file_clock;
 use crate::mount;
 use crate::stat_report::VolumeReport;
 use crate::volume_path::{VolumePath, find};
@@ -46,21 +41,6 @@ fn of_mounted(mount: &MountRecord) -> Result<VolumeReport, ExitError> {
 }
 
 fn of_device(path: &Path) -> Result<VolumeReport, ExitError> {
-    let volume = open_unmounted(path)?;
+    let volume = mount::open_for_reading(path)?;
     Ok(VolumeReport::of_device(&volume, &path.to_string_lossy()))
-}
-
-/// Opens the volume on the device `path` for reading; nothing is written to the device.
-pub(crate) fn open_unmounted(path: &Path) -> Result<Volume, ExitError> {
-    let device = FileDevice::open(path, Access::ReadOnly).map_err(|error| match error.kind {
-        OpenErrorKind::Permission => ExitError::usage(&error),
-        OpenErrorKind::Busy => ExitError::mount(format_args!(
-            "{error}; if SFS is mounted in another namespace, run sfs-ctl there"
-        )),
-        _ => ExitError::mount(&error),
-    })?;
-    let device = Arc::new(device);
-    let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
-    Volume::open(device.clone(), options, file_clock::now())
-        .map_err(|error| mount::explain(&error, path, &device))
 }

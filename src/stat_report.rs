@@ -12,4 +12,6 @@ mod volume_report;
 pub use cleaning_report::CleaningReport;
 pub use latency_report::LatencyReport;
 pub use segments_report::{SegmentReport, SegmentsMessage, SegmentsReport, StateName};
+pub(crate) use text::plain;
+pub(crate) use volume_report::SegmentCountsReport;
 pub use volume_report::VolumeReport;

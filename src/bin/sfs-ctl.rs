@@ -1,4 +1,4 @@
-//! `sfs-ctl`: shows the state of a volume, freezes it, changes its size, and copies it.
+//! `sfs-ctl`: shows the state of a volume, looks inside, freezes it, changes its size, copies it, and verifies it.
 
 #[cfg(feature = "view")]
 mod view;
@@ -7,8 +7,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use sfs::asked_work_command::{self, CleanArguments, MountArguments};
+use sfs::file_command::{self, FileArguments};
 use sfs::freeze::{FREEZE_SECS_DEFAULT, FREEZE_SECS_MAX};
 use sfs::segments_command::{self, SegmentsArguments};
+use sfs::hot_command::{self, HotArguments};
+use sfs::scrub_command::{self, ScrubCommand};
 use sfs::{ExitError, freeze_command, image, resize, stat};
 use sfs_system::parse_size;
 #[cfg(feature = "view")]
@@ -16,7 +20,7 @@ use view::{report_command, top_command};
 
 #[derive(Parser)]
 #[command(name = "sfs-ctl", version, disable_version_flag = true)]
-/// Shows the state of an SFS volume, freezes it, changes its size, and copies it.
+/// Shows the state of an SFS volume, looks inside, freezes it, changes its size, copies it, and verifies it.
 struct Arguments {
     #[command(subcommand)]
     command: CtlCommand,
@@ -53,12 +57,32 @@ enum CtlCommand {
             value_parser = clap::value_parser!(u64).range(1..=FREEZE_SECS_MAX)
         )]
         timeout: u64,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Ends a freeze. Fails if the volume has thawed by itself: the copy is useless then
     Thaw {
         /// Mount point of the volume
         mount: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
     },
+    /// Prints the files that were written most, the hottest files, and the hottest parts of files
+    Hot(HotArguments),
+    /// Prints where the blocks of a file are, how fragmented it is, its holes and preallocated ranges
+    File(FileArguments),
+    /// Cleans: moves what lives in segments with garbage, so that they become free. Wears the device; a volume cleans by
+    /// itself when it has to
+    Clean(CleanArguments),
+    /// Discards the free segments, as fstrim does
+    Trim(MountArguments),
+    /// Writes everything and a checkpoint
+    Checkpoint(MountArguments),
+    /// Reads everything on a volume, and verifies it
+    #[command(subcommand)]
+    Scrub(ScrubCommand),
     /// Changes the size of a volume. A mounted volume grows while it is used, an unmounted one also shrinks. The device
     /// must have its new size before the volume grows (grow the partition or the image file; losetup -c for a loop
     /// device), and keeps it when the volume has shrunk. Nothing is lost if the power fails meanwhile: the volume has
@@ -122,8 +146,25 @@ fn main() -> ExitCode {
                 (false, false) => report.to_string(),
             })
         }
-        CtlCommand::Freeze { mount, timeout } => freeze_command::freeze(&mount, timeout),
-        CtlCommand::Thaw { mount } => freeze_command::thaw(&mount),
+        CtlCommand::Freeze { mount, timeout, json } => {
+            freeze_command::freeze(&mount, timeout)?;
+            match json {
+                true => {
+                    print(&format!(r#"{{"version":1,"frozen":true,"timeout_secs":{timeout}}}"#))
+                }
+                false => Ok(()),
+            }
+        }
+        CtlCommand::Thaw { mount, json } => {
+            freeze_command::thaw(&mount)?;
+            if json { print(r#"{"version":1,"frozen":false}"#) } else { Ok(()) }
+        }
+        CtlCommand::Hot(arguments) => print(&hot_command::run(&arguments)?),
+        CtlCommand::File(arguments) => print(&file_command::run(&arguments)?),
+        CtlCommand::Clean(arguments) => print(&asked_work_command::clean(&arguments)?),
+        CtlCommand::Trim(arguments) => print(&asked_work_command::trim(&arguments)?),
+        CtlCommand::Checkpoint(arguments) => print(&asked_work_command::checkpoint(&arguments)?),
+        CtlCommand::Scrub(command) => scrub_command::run(&command, print),
         CtlCommand::Resize { path, size } => {
             let report = resize::resize(&path, size)?;
             print(&format!("{}: {report}", path.display()))

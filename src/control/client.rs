@@ -18,8 +18,8 @@ use sfs_system::mountinfo::MountRecord;
 use super::messages::{ControlReply, ControlRequest};
 use super::{json_line, socket_path};
 
-/// Maximum length of a reply, in bytes; an ordinary reply has a few KiB.
-const REPLY_LEN_MAX: usize = 1 << 20;
+/// Maximum length of a reply, in bytes; an ordinary reply has a few KiB, and one with many long paths the most.
+const REPLY_LEN_MAX: usize = 8 << 20;
 
 /// Longest wait for a reply that needs no work.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);

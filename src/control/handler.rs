@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -22,6 +23,7 @@ use crate::exit_error::ExitError;
 use crate::file_clock;
 use crate::freeze::{FREEZE_SECS_MAX, Freezer, ThawReason};
 use crate::fuse::Latencies;
+use crate::inspect::scrubber::Scrubber;
 use crate::mount::explain;
 use crate::mount_options::MountOptions;
 use crate::mount_options::remount::access_times_of;
@@ -54,6 +56,11 @@ pub(crate) struct ControlHandler {
     pub(crate) number: DeviceNumber,
     /// `true` once the last checkpoint has begun. Locked while the volume is written for a client.
     pub(crate) is_over: Arc<Mutex<bool>>,
+    /// `true` once the kernel has unmounted: work that was asked for ends soon.
+    pub(crate) is_ending: Arc<AtomicBool>,
+    pub(crate) scrubber: Arc<Scrubber>,
+    /// Held during a part of a trim.
+    pub(crate) trimming: Arc<Mutex<()>>,
 }
 
 impl HandleRequest for ControlHandler {
@@ -81,6 +88,17 @@ impl HandleRequest for ControlHandler {
             ControlRequest::Thaw => self.thaw().map(|()| ControlReply::Thawed),
             ControlRequest::Rest => self.rest().map(|()| ControlReply::Resting),
             ControlRequest::Resize { bytes } => self.resize(*bytes).map(ControlReply::Resized),
+            ControlRequest::Heat { from, top } => Ok(ControlReply::Heat(self.heat(*from, *top))),
+            ControlRequest::Paths(inodes) => Ok(ControlReply::Paths(self.paths(inodes))),
+            ControlRequest::FileBlocks { inode, from } => {
+                self.file_part(*inode, *from).map(ControlReply::FileBlocks)
+            }
+            ControlRequest::Clean(segments) => self.clean(*segments).map(ControlReply::Cleaned),
+            ControlRequest::Trim(start) => self.trim(*start).map(ControlReply::Trimmed),
+            ControlRequest::Checkpoint => self.checkpoint().map(ControlReply::Checkpoint),
+            ControlRequest::Scrub(request) => {
+                self.scrub(request).map(|report| ControlReply::Scrub(Box::new(report)))
+            }
         };
         outcome.unwrap_or_else(ControlReply::from)
     }
@@ -150,7 +168,7 @@ impl ControlHandler {
         )))
     }
 
-    fn mount(&self) -> Result<Option<MountRecord>, ExitError> {
+    pub(super) fn mount(&self) -> Result<Option<MountRecord>, ExitError> {
         mountinfo::of_number(self.number)
             .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))
     }
@@ -194,25 +212,30 @@ impl ControlHandler {
     }
 
     /// Keeps the last checkpoint from being begun, as long as the returned value lives.
-    fn keep_mounted(&self) -> Result<MutexGuard<'_, bool>, ExitError> {
-        let device = &self.device;
+    pub(super) fn keep_mounted(&self) -> Result<MutexGuard<'_, bool>, ExitError> {
         let is_over = self.is_over.lock();
-        if *is_over {
-            return Err(ExitError::mount(format_args!("{device}: is being unmounted")));
-        }
-        Ok(is_over)
+        if *is_over { Err(self.is_unmounting()) } else { Ok(is_over) }
     }
 
-    fn write_all(&self) -> Result<(), ExitError> {
+    pub(super) fn is_unmounting(&self) -> ExitError {
+        ExitError::mount(format_args!("{}: is being unmounted", self.device))
+    }
+
+    /// Returns the error of work that the volume has refused or failed.
+    pub(super) fn refusal(&self, error: &Error) -> ExitError {
         let device = &self.device;
-        let _is_over = self.keep_mounted()?;
-        self.volume.sync_all().map_err(|error| match error {
-            Error::Stopped => ExitError::mount(format_args!(
+        match error {
+            Error::Stopped | Error::ReadOnly => ExitError::mount(format_args!(
                 "{device}: is read-only after a failed write or a shutdown; see the log, and run \
                  sfs-fsck"
             )),
             error => ExitError::mount(format_args!("{device}: {error}")),
-        })
+        }
+    }
+
+    fn write_all(&self) -> Result<(), ExitError> {
+        let _is_over = self.keep_mounted()?;
+        self.volume.sync_all().map_err(|error| self.refusal(&error))
     }
 }
 

@@ -44,13 +44,14 @@ pub(super) fn receive<T: DeserializeOwned>(
     let mut line = Vec::new();
     let mut piece = [0; 4096];
     loop {
+        let seen = line.len();
         stream.set_read_timeout(Some(left(end)?))?;
         match stream.read(&mut piece) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(len) => line.extend_from_slice(&piece[..len]),
             Err(error) => is_passing(error)?,
         }
-        if let Some(len) = line.iter().position(|byte| *byte == b'\n')
+        if let Some(len) = line[seen..].iter().position(|byte| *byte == b'\n').map(|at| seen + at)
             && len <= len_max
         {
             return serde_json::from_slice(&line[..len])

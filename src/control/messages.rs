@@ -1,9 +1,16 @@
 //! Requests and replies of the control socket: one line of JSON each.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
 use crate::exit_error::ExitError;
 use crate::fuse::LossReport;
+use crate::inspect::asked_work::{CheckpointReport, CleanPart, TrimPart};
+use crate::inspect::file_map::FilePart;
+use crate::inspect::heat::HeatPart;
+use crate::inspect::position::TreePosition;
+use crate::inspect::scrub_report::ScrubReport;
 use crate::resize_report::ResizeReport;
 use crate::stat_report::{SegmentsMessage, VolumeReport};
 
@@ -38,6 +45,52 @@ pub(crate) enum ControlRequest {
         /// Size in bytes, of which whole blocks count.
         bytes: Option<u64>,
     },
+    /// Asks for the hottest files and ranges of the next part of the tree.
+    Heat {
+        /// Position from which the part begins; `None` for the first part.
+        from: Option<TreePosition>,
+        /// Number of files and ranges.
+        top: usize,
+    },
+    /// Asks for the paths of files.
+    Paths(BTreeSet<u64>),
+    /// Asks where the blocks of a file are.
+    FileBlocks {
+        /// Inode number.
+        inode: u64,
+        /// First block.
+        from: u32,
+    },
+    /// Asks for a round of cleaning of at most so many segments.
+    Clean(u32),
+    /// Asks to discard the free segments from this byte on.
+    Trim(u64),
+    /// Asks for a checkpoint.
+    Checkpoint,
+    /// A request about the scrub of the volume.
+    Scrub(ScrubRequest),
+}
+
+/// Request about the scrub of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ScrubRequest {
+    /// Asks to begin.
+    Start {
+        /// Largest number of bytes to read in a second; 0 for no limit.
+        rate_bytes: u64,
+        /// Position of an earlier scrub.
+        position: Option<TreePosition>,
+    },
+    /// Asks for state and result.
+    Status,
+    /// Asks to stop.
+    Stop,
+    /// Asks to go on with the scrub that was stopped.
+    Resume {
+        /// Another rate than before.
+        rate_bytes: Option<u64>,
+    },
 }
 
 /// Reply of the daemon.
@@ -60,6 +113,20 @@ pub(crate) enum ControlReply {
     Thawed,
     /// Reply to [`ControlRequest::Resize`].
     Resized(ResizeReport),
+    /// Reply to [`ControlRequest::Heat`].
+    Heat(HeatPart),
+    /// Reply to [`ControlRequest::Paths`]: the paths that were found, from the root of the volume.
+    Paths(BTreeMap<u64, String>),
+    /// Reply to [`ControlRequest::FileBlocks`].
+    FileBlocks(FilePart),
+    /// Reply to [`ControlRequest::Clean`].
+    Cleaned(CleanPart),
+    /// Reply to [`ControlRequest::Trim`].
+    Trimmed(TrimPart),
+    /// Reply to [`ControlRequest::Checkpoint`].
+    Checkpoint(CheckpointReport),
+    /// Reply to [`ControlRequest::Scrub`].
+    Scrub(Box<ScrubReport>),
     /// Second reply to [`ControlRequest::Watch`]: everything is on the device.
     Written,
     /// Second reply to [`ControlRequest::Watch`]: this many bytes of the kernel's cache did not

@@ -64,7 +64,7 @@ pub(crate) struct FuseShell {
     pub(super) gate: Arc<FreezeGate>,
     pub(super) latencies: Arc<Latencies>,
     /// Held during a trim: one at a time.
-    pub(super) trimming: Mutex<()>,
+    pub(super) trimming: Arc<Mutex<()>>,
     /// `true` after the reason why there are no swap files was logged.
     has_refused_swap: AtomicBool,
 }
@@ -84,7 +84,7 @@ impl FuseShell {
             failures,
             gate: Arc::default(),
             latencies: Arc::default(),
-            trimming: Mutex::default(),
+            trimming: Arc::default(),
             has_refused_swap: AtomicBool::default(),
             writeback: options.writeback,
             async_dio: options.async_dio,
@@ -110,6 +110,11 @@ impl FuseShell {
     /// Returns the latencies of the requests.
     pub(crate) fn latencies(&self) -> Arc<Latencies> {
         self.latencies.clone()
+    }
+
+    /// Returns the lock that is held during a trim.
+    pub(crate) fn trimming(&self) -> Arc<Mutex<()>> {
+        self.trimming.clone()
     }
 
     /// Makes requests for changes pass `gate`.

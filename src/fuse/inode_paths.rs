@@ -1,9 +1,9 @@
 //! Paths of files by their inode numbers, found by a walk through the directories from the root.
 //!
-//! The walk visits a bounded number of names; a file that it does not find is named by its number. Paths are
-//! escaped, so that no name can control a terminal.
+//! The walk visits a bounded number of names, whose memory it needs; a file that it does not find is named by its number.
+//! Paths are escaped, so that no name can control a terminal.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -20,11 +20,8 @@ const PATH_LEN_MAX: usize = 4096;
 
 /// Returns the paths of `inodes` of `volume`, which is mounted on `dir`.
 pub(super) fn of(volume: &Volume, dir: &Path, inodes: &BTreeSet<u64>) -> Vec<String> {
-    let found = find(volume, dir, inodes);
-    let name = |ino: &u64| match found.get(ino) {
-        Some(path) => escaped(path),
-        None => format!("inode {ino}"),
-    };
+    let mut found = find(volume, dir, inodes);
+    let name = |ino: &u64| found.remove(ino).unwrap_or_else(|| format!("inode {ino}"));
     inodes.iter().map(name).collect()
 }
 
@@ -43,33 +40,67 @@ fn escaped(path: &Path) -> String {
     shown
 }
 
-fn find(volume: &Volume, dir: &Path, inodes: &BTreeSet<u64>) -> BTreeMap<u64, PathBuf> {
+/// Returns the paths of those `inodes` of `volume` that the walk finds, below `dir`.
+pub(crate) fn find(volume: &Volume, dir: &Path, inodes: &BTreeSet<u64>) -> BTreeMap<u64, String> {
     let mut found = BTreeMap::new();
+    if inodes.contains(&ROOT_INO) {
+        found.insert(ROOT_INO, escaped(dir));
+    }
     let mut left = NAMES_MAX;
-    let mut directories = VecDeque::from([(ROOT_INO, dir.to_owned())]);
-    while let Some((ino, path)) = directories.pop_front()
-        && found.len() < inodes.len()
-        && left > 0
-    {
+    // Paths are put together only for the inodes that are looked for, so the memory of the walk is that of the names.
+    let mut directories = vec![Directory {
+        ino: ROOT_INO,
+        parent: 0,
+        name: Vec::new(),
+        path_len: dir.as_os_str().len(),
+    }];
+    let mut next = 0;
+    while next < directories.len() && found.len() < inodes.len() && left > 0 {
+        let Directory { ino, path_len, .. } = directories[next];
         // The files of a directory that cannot be read stay without names.
         let _ = volume.read_directory(ino, 0, false, &mut |entry| {
             if matches!(entry.name, b"." | b"..") {
                 return true;
             }
             left = left.saturating_sub(1);
-            if path.as_os_str().len() + 1 + entry.name.len() >= PATH_LEN_MAX {
+            let path_len = path_len + 1 + entry.name.len();
+            if path_len >= PATH_LEN_MAX {
                 return left > 0;
             }
-            let path = path.join(OsStr::from_bytes(entry.name));
             if inodes.contains(&entry.ino) {
-                found.entry(entry.ino).or_insert(path);
-            } else if entry.kind == FileKind::Directory {
-                directories.push_back((entry.ino, path));
+                found.entry(entry.ino).or_insert_with(|| {
+                    escaped(&path_of(dir, &directories, next).join(OsStr::from_bytes(entry.name)))
+                });
+            }
+            if entry.kind == FileKind::Directory {
+                let (parent, name) = (next, entry.name.to_vec());
+                directories.push(Directory { ino: entry.ino, parent, name, path_len });
             }
             left > 0
         });
+        next += 1;
     }
     found
+}
+
+/// A directory that the walk has found.
+struct Directory {
+    ino: u64,
+    /// Index of the directory that holds it; 0 for the root.
+    parent: usize,
+    name: Vec<u8>,
+    /// Length of the path in bytes.
+    path_len: usize,
+}
+
+/// Returns the path of the directory with index `at`.
+fn path_of(dir: &Path, directories: &[Directory], mut at: usize) -> PathBuf {
+    let mut names = Vec::new();
+    while at > 0 {
+        names.push(OsStr::from_bytes(&directories[at].name));
+        at = directories[at].parent;
+    }
+    names.iter().rev().fold(dir.to_owned(), |path, name| path.join(name))
 }
 
 #[cfg(test)]

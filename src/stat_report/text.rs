@@ -193,7 +193,7 @@ fn fmt_activity(f: &mut fmt::Formatter<'_>, title: &str, activity: &ActivityRepo
 }
 
 /// Replaces control characters: a volume may be forged, and a daemon may belong to another user.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

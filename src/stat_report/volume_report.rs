@@ -47,7 +47,7 @@ pub struct VolumeReport {
     /// Space of the volume.
     pub space: SpaceReport,
     /// Number of segments in each state.
-    pub segments: SegmentsReport,
+    pub segments: SegmentCountsReport,
     /// Policies, which are chosen at each mount; `None` when the volume is not mounted.
     pub policies: Option<PoliciesReport>,
     /// Groups that have segments, by number.
@@ -97,7 +97,7 @@ pub struct SpaceReport {
 
 /// Number of segments in each state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SegmentsReport {
+pub struct SegmentCountsReport {
     /// Number of blocks in a segment.
     pub blocks: u32,
     /// Number of segments that may be opened.
@@ -243,7 +243,7 @@ impl VolumeReport {
             label: superblock.label.as_str().to_owned(),
             hash_key_from_seed: superblock.features.has_key_from_seed(),
             space: status.space.into(),
-            segments: SegmentsReport::new(status.segment_blocks, status.segments),
+            segments: SegmentCountsReport::new(status.segment_blocks, status.segments),
             policies: None,
             groups: status.groups.iter().map(GroupReport::from).collect(),
             on_error: None,
@@ -284,7 +284,7 @@ impl From<Space> for SpaceReport {
     }
 }
 
-impl SegmentsReport {
+impl SegmentCountsReport {
     fn new(blocks: u32, counts: SegmentCounts) -> Self {
         let SegmentCounts { clean, open, sealed, drained, bad, in_place: placed } = counts;
         Self { blocks, clean, open, sealed, drained, bad, placed }

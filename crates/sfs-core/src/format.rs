@@ -43,7 +43,9 @@ mod usage;
 
 pub use access_list::{ACCESS_LIST_LEN_MAX, AccessList, AccessListKind};
 pub use checkpoint::{CheckpointRecord, HeadRecord, POLICY_STATE_LEN_MAX, PolicyRecord};
-pub use chunk::{ChunkHeader, ChunkSummary, SummaryEntry, summary_blocks, summary_len};
+pub use chunk::{
+    ChunkHeader, ChunkSummary, SummaryCheck, SummaryEntry, summary_blocks, summary_len,
+};
 pub use constants::{
     CHECKPOINT_SLOT_BLOCKS, COUNT_KEPT_MAX, COUNT_MAX, FILE_BLOCKS_MAX, FIRST_INO, FORMAT_VERSION,
     HEADS_MAX, INLINE_LEN_MAX, LOCATOR_ADDRESS, NAME_LEN_MAX, ROOT_INO, SUPERBLOCK_ADDRESS,

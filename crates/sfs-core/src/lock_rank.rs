@@ -91,6 +91,12 @@ impl<G: DerefMut> DerefMut for Ranked<G> {
     }
 }
 
+/// Returns whether this thread holds no lock with a rank, as far as the build knows.
+#[cfg(test)]
+pub(crate) fn is_none_held() -> bool {
+    held::is_none_held()
+}
+
 #[cfg(test)]
 mod tests {
     use parking_lot::Mutex;

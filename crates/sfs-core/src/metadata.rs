@@ -10,6 +10,7 @@ mod changes;
 mod metadata_error;
 mod owners;
 mod reservations;
+mod scan;
 mod state;
 mod store;
 mod txn;

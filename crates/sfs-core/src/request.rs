@@ -1,5 +1,6 @@
 //! Arguments and results of the volume's operations: plain data without FUSE types.
 
+mod inspection;
 mod options;
 mod status;
 
@@ -12,6 +13,10 @@ use crate::format::{FileKind, Inode, Timestamp};
 use crate::memory::{BlockBuf, Pool};
 use crate::mutant::{Mutant, mutated};
 
+pub use inspection::{
+    BlockRun, CleanedRound, FileBlocks, HistoryStep, RunSegment, SCRUB_STEP_BLOCKS, ScrubCounts,
+    ScrubDamage, ScrubStep, WriteHistory, WriteTime, WrittenCheckpoint,
+};
 pub use options::{
     AccessTimePolicy, ErrorReaction, OpenProgress, Release, Remainder, VolumeOptions,
 };

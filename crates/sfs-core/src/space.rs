@@ -8,6 +8,7 @@
 //! of writers in `throttle`.
 
 mod admission;
+mod asked_work;
 mod background_steps;
 mod checkpoint_due;
 mod control;

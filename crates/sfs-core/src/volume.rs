@@ -9,6 +9,7 @@
 
 mod access_lists;
 mod access_times;
+mod administration;
 mod allocate;
 mod attributes;
 mod audit;
@@ -20,8 +21,10 @@ mod covered;
 mod deletion;
 mod directory;
 mod due_work;
+mod file_blocks;
 mod file_flags;
 mod freeze;
+mod history;
 #[cfg(test)]
 mod in_place_tests;
 #[cfg(test)]
@@ -34,6 +37,12 @@ mod resize;
 #[cfg(test)]
 mod resize_tests;
 mod schedule;
+mod scrub;
+mod scrub_data;
+mod scrub_fixed;
+mod scrub_log;
+#[cfg(test)]
+mod scrub_tests;
 mod seek;
 mod segments;
 #[cfg(test)]
@@ -60,6 +69,7 @@ use crate::request::{AccessTimePolicy, VolumeOptions};
 use crate::space::SpaceControl;
 pub use resize::{ResizeError, Resized};
 use schedule::Schedule;
+pub use scrub::Scrub;
 
 /// A mounted volume.
 pub struct Volume {

@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use sfs_core::Error;
-use sfs_core::format::{DataLayout, FileKind, ROOT_INO};
-use sfs_core::request::{VolumeOptions, WriteMode};
+use sfs_core::format::{DataLayout, FileKind, Key, ROOT_INO};
+use sfs_core::request::{ScrubCounts, ScrubDamage, VolumeOptions, WriteMode};
+use sfs_core::{Error, Volume};
 use sfs_device::Event;
 use sfs_fsck::{Finding, FsckError};
 
@@ -26,6 +26,9 @@ use crate::version_1::{self, OpenDecision};
 /// Number of crashes of the recovery, and of the writes after it, that are checked for each state.
 const RECRASHES: usize = 1;
 
+/// One in about this many recovered volumes is scrubbed.
+const SCRUB_SHARE: u64 = 8;
+
 /// Violation of the durability contract.
 #[derive(Debug, thiserror::Error)]
 pub enum Violation {
@@ -38,6 +41,16 @@ pub enum Violation {
     /// The volume does not mount.
     #[error("mount failed: {0}")]
     NoMount(Error),
+    /// A scrub of the recovered volume reports damage, or other numbers than the usage table.
+    #[error("a scrub finds {damage:?}, and {live} live blocks of {expected}")]
+    Scrub {
+        /// The damage.
+        damage: Vec<ScrubDamage>,
+        /// Number of live blocks that were verified.
+        live: u64,
+        /// Number of live blocks in the usage table.
+        expected: u64,
+    },
     /// The usage table disagrees with the tree.
     #[error("the usage table disagrees with the tree")]
     Usage,
@@ -160,6 +173,9 @@ fn recover(
             }
         }
     }
+    if recorder.pair.volume().live_blocks().is_multiple_of(SCRUB_SHARE) {
+        scrub(recorder.pair.volume())?;
+    }
     let remembered = recorder.pair.volume().remembered();
     if !remembered.is_empty() {
         return Err(Violation::Remembered(remembered));
@@ -169,6 +185,22 @@ fn recover(
         Ok(_) => Err(Violation::Usage),
         Err(error) => Err(Violation::NoMount(error)),
     }
+}
+
+/// Scrubs a volume that was just recovered: nothing is damaged, and the scrub verifies what the usage table counts.
+fn scrub(volume: &Volume) -> Result<(), Violation> {
+    let mut scrub = volume.begin_scrub(Key::MIN).map_err(Violation::NoMount)?;
+    let (mut counts, mut damage) = (ScrubCounts::default(), Vec::new());
+    while !scrub.is_done() {
+        let step = volume.scrub_step(&mut scrub);
+        counts.add(&step.counts);
+        damage.extend(step.damage);
+    }
+    let expected = volume.live_blocks();
+    if damage.is_empty() && counts.live() <= expected {
+        return Ok(());
+    }
+    Err(Violation::Scrub { damage, live: counts.live(), expected })
 }
 
 /// Checks that only superblocks have changed as long as a version 1 program accepts the volume.

@@ -88,6 +88,8 @@ pub(crate) struct CleaningRound {
     failed: Option<SegmentGeneration>,
     /// Live blocks that wait for their commit.
     moves: Vec<MovedBlock>,
+    /// Number of nodes that were made dirty, so that the next checkpoint moves them.
+    moved_nodes: u64,
     /// Number of free blocks in open segments that the round may use for blocks of any group.
     head_room_blocks: usize,
     /// `true` if the live blocks go to any open segment with room, whatever their groups.
@@ -110,9 +112,19 @@ impl CleaningRound {
         &self.moves
     }
 
+    /// Returns the number of nodes that the next checkpoint moves.
+    pub(crate) fn moved_nodes(&self) -> u64 {
+        self.moved_nodes
+    }
+
+    /// Returns the number of victims that were read in full.
+    pub(crate) fn read_victims(&self) -> usize {
+        self.victims.len() - usize::from(self.failed.is_some())
+    }
+
     /// Returns whether a victim of the round was read in full.
     pub(crate) fn has_read_victim(&self) -> bool {
-        self.victims.len() > usize::from(self.failed.is_some())
+        self.read_victims() > 0
     }
 
     /// Empties the round, and returns its victims. The progress over rounds stays.
@@ -218,13 +230,18 @@ impl Cleaner {
 
     /// Reads the next part of a victim, and takes another victim when one has been read. The log is not needed.
     pub(crate) fn read_step(&self, round: &mut CleaningRound) -> ReadStep {
-        if round.unread.is_empty()
-            && (round.failed.is_some() || !self.take_victim(round, Choice::Policy))
-        {
+        self.read_step_of(round, usize::MAX)
+    }
+
+    /// Does a step as [`Cleaner::read_step`], of a round with at most `victims_max` victims.
+    pub(crate) fn read_step_of(&self, round: &mut CleaningRound, victims_max: usize) -> ReadStep {
+        let is_last = round.failed.is_some() || round.victims.len() >= victims_max;
+        if round.unread.is_empty() && (is_last || !self.take_victim(round, Choice::Policy)) {
             return if round.is_empty() { ReadStep::NoVictim } else { ReadStep::RoundComplete };
         }
         let (start, moves) = (self.next_address(round), round.moves.len());
         let live_nodes = self.read_part(round);
+        round.moved_nodes += live_nodes as u64;
         let seen = self.next_address(round).saturating_sub(start);
         let live = (round.moves.len() - moves + live_nodes) as u64;
         let is_cut_short = round.failed.is_some();

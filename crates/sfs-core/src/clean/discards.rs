@@ -48,6 +48,11 @@ impl Trim {
         }
     }
 
+    /// Returns the first byte of the device that the trim has not looked at.
+    pub(crate) fn position(&self, layout: &Layout) -> u64 {
+        layout.segment_address(0) * BLOCK_SIZE as u64 + u64::from(self.next) * segment_len(layout)
+    }
+
     /// Takes up to `count_max` neighbouring segments of a run that is long enough; `None` at the end.
     fn take(&mut self, is_clean: impl Fn(u32) -> bool, count_max: u32) -> Option<(u32, u32)> {
         while self.next < self.end {

@@ -166,6 +166,31 @@ pub struct ChunkSummary {
     pub checksum: u32,
 }
 
+/// Check of a summary, block by block.
+#[derive(Clone, Copy, Debug)]
+pub struct SummaryCheck {
+    /// Sequence number of the chunk.
+    pub sequence: u64,
+    /// Number of blocks of the summary.
+    pub summary_blocks: u32,
+    /// Number of blocks of the chunk, those of the summary included.
+    pub blocks: u32,
+    checksum: u32,
+    sum: u32,
+}
+
+impl SummaryCheck {
+    /// Adds the next blocks of the summary.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.sum = crc32c::crc32c_append(self.sum, bytes);
+    }
+
+    /// Returns whether the checksum is right; all blocks of the summary were added.
+    pub fn is_sound(&self) -> bool {
+        self.sum == self.checksum
+    }
+}
+
 impl ChunkSummary {
     /// Returns the number of blocks of the whole chunk, summary included.
     pub fn block_count(&self) -> u64 {
@@ -243,6 +268,36 @@ impl ChunkSummary {
             return Err(wrong(CorruptionKind::Length));
         }
         Ok(blocks as usize)
+    }
+
+    /// Begins to verify the summary whose first block is `first`, without the memory for all of it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ChunkSummary::peek`], and a wrong volume or address.
+    pub fn begin_check(
+        first: &[u8],
+        volume: u64,
+        at: u64,
+        room: u64,
+    ) -> Result<SummaryCheck, Corruption> {
+        let wrong = |kind| Corruption::in_block(Structure::Chunk, at, kind);
+        let summary_blocks = Self::peek(first, at, room)? as u32;
+        let (raw, _) =
+            RawHeader::read_from_prefix(first).map_err(|_| wrong(CorruptionKind::Length))?;
+        if raw.volume.get() != volume {
+            return Err(wrong(CorruptionKind::Volume));
+        }
+        if raw.address.get() != at {
+            return Err(wrong(CorruptionKind::Address));
+        }
+        Ok(SummaryCheck {
+            sequence: raw.sequence.get(),
+            summary_blocks,
+            blocks: summary_blocks + raw.entry_count.get(),
+            checksum: raw.checksum.get(),
+            sum: crc32c::crc32c(&first[UNSUMMED..]),
+        })
     }
 
     /// Returns whether `first` begins like a summary of volume `volume`. The rest of the summary is not

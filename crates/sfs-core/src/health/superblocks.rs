@@ -219,6 +219,28 @@ impl SuperblockStore {
         self.copies.lock().settle(&*self.device)
     }
 
+    /// Verifies the copies of the superblock and the locator. Returns their number, and the place and error of each damaged
+    /// one, which is counted. A copy that is older is no damage: a crash during a change leaves one.
+    pub(crate) fn verify(&self) -> (u64, Vec<(u64, Error)>) {
+        let copies = self.copies.lock();
+        let Superblock { uuid, version, layout, .. } = *copies.current();
+        let has_locator = version >= FORMAT_VERSION;
+        let places = [SUPERBLOCK_ADDRESS, layout.backup].into_iter();
+        let places: Vec<u64> = places.chain(has_locator.then_some(LOCATOR_ADDRESS)).collect();
+        let mut damaged = Vec::new();
+        for at in &places {
+            let error = match read_copy(&*self.device, *at) {
+                Ok(copy) if copy.uuid == uuid && copy.layout.backup == layout.backup => continue,
+                Ok(_) => {
+                    Corruption::in_block(Structure::Superblock, *at, CorruptionKind::Volume).into()
+                }
+                Err(error) => error,
+            };
+            damaged.push((*at, self.health.counted(error)));
+        }
+        (places.len() as u64, damaged)
+    }
+
     /// Returns the name of the volume.
     pub(crate) fn label(&self) -> Label {
         self.copies.lock().current().label

@@ -3,6 +3,8 @@
 use super::rank::Rank;
 
 pub(super) use checked::Held;
+#[cfg(test)]
+pub(super) use checked::is_none_held;
 
 #[cfg(debug_assertions)]
 mod checked {
@@ -44,6 +46,12 @@ mod checked {
         }
     }
 
+    /// Returns whether this thread holds no rank.
+    #[cfg(test)]
+    pub(in crate::lock_rank) fn is_none_held() -> bool {
+        HELD.with_borrow(Vec::is_empty)
+    }
+
     impl Drop for Held {
         fn drop(&mut self) {
             // A thread that ends may have dropped the list already.
@@ -73,5 +81,11 @@ mod checked {
         pub(in crate::lock_rank) fn add(_rank: Rank) -> Self {
             Self
         }
+    }
+
+    /// Nothing is known in a release build.
+    #[cfg(test)]
+    pub(in crate::lock_rank) fn is_none_held() -> bool {
+        true
     }
 }

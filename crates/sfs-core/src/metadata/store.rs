@@ -42,7 +42,7 @@ pub(crate) struct MetadataStore {
     access_times: Arc<AccessTimes>,
     io: Arc<VolumeDevice>,
     superblock: Arc<OpenSuperblock>,
-    health: Arc<Health>,
+    pub(super) health: Arc<Health>,
     counters: Arc<AtomicCounters>,
     cached_nodes_max: usize,
     /// Number of [`CachePin`]s.
@@ -245,7 +245,7 @@ impl MetadataStore {
     }
 
     /// Reads a node from the device, or from memory while it is in flight, and verifies it.
-    fn read_node(&self, node: &NodeNotCached) -> Result<VerifiedNode> {
+    pub(super) fn read_node(&self, node: &NodeNotCached) -> Result<VerifiedNode> {
         let mut block = Box::new(Block([0; BLOCK_SIZE]));
         self.io.read(node.pointer.address, std::slice::from_mut(&mut *block))?;
         self.counters.nodes_read.fetch_add(1, Ordering::Relaxed);
@@ -289,7 +289,7 @@ impl MetadataStore {
 
     /// Evicts clean nodes beyond the cache's size, if nodes were added. Dirty nodes and copies count, but leave room
     /// for the clean ones that operations need at once.
-    fn trim(&self) {
+    pub(super) fn trim(&self) {
         if self.has_new_nodes.load(Ordering::Relaxed) && self.pins.load(Ordering::Relaxed) == 0 {
             self.has_new_nodes.store(false, Ordering::Relaxed);
             let mut metadata = self.write();

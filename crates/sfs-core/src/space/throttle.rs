@@ -75,6 +75,11 @@ impl CleaningPace {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Returns the number of requests by users.
+    pub(super) fn request_count(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
     /// Returns whether users made requests since the last call.
     pub(super) fn is_busy(&self) -> bool {
         let now = self.requests.load(Ordering::Relaxed);

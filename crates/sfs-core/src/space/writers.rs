@@ -26,6 +26,11 @@ impl SpaceControl {
         self.pace.note_request();
     }
 
+    /// Returns the number of requests by users so far.
+    pub(crate) fn request_count(&self) -> u64 {
+        self.pace.request_count()
+    }
+
     /// Admits an operation that adds metadata and `blocks` of data. As long as the returned value lives, no other
     /// operation is admitted to the same space. The caller must not hold an admission, or a lock that a writer may wait
     /// for.

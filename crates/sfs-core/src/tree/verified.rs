@@ -90,6 +90,11 @@ impl VerifiedNode {
         (0..count).map(|index| self.node.child_at(index, self.end))
     }
 
+    /// Returns a copy of a leaf in memory, which `found` describes. The pointer of a dirty leaf leads to no block.
+    pub(super) fn copy_of(node: &Node, found: &NodeNotCached) -> Self {
+        Self { pointer: found.pointer, node: node.clone(), end: found.end() }
+    }
+
     pub(super) fn into_parts(self) -> (NodePointer, Node) {
         (self.pointer, self.node)
     }

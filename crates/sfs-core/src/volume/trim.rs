@@ -22,6 +22,11 @@ impl Volume {
         Ok(Trim::new(&self.superblock.layout(), range))
     }
 
+    /// Returns the first byte of the device that `trim` has not looked at.
+    pub fn trim_position(&self, trim: &Trim) -> u64 {
+        trim.position(&self.superblock.layout())
+    }
+
     /// Discards the next run of segments. Returns the number of its bytes; `None` at the end. Syncs and commits wait
     /// for a step.
     ///

@@ -55,6 +55,8 @@ pub(crate) enum CheckpointReason {
     NewErrorKind,
     /// Clean segments are few, and many Drained segments wait for a checkpoint.
     PinnedSegments,
+    /// An administrator asks for it.
+    Asked,
     /// A step has too few Clean segments, and a release by a delta does not help.
     Shortage,
     /// The layout is about to change. The checkpoint says how many segments its usage table has, and the chain of chunks

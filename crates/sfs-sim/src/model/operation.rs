@@ -138,6 +138,12 @@ pub enum VolumeOperation {
         segments: u32,
         nonce: u64,
     },
+    /// A checkpoint that an administrator asks for.
+    Checkpoint,
+    /// A round of cleaning of at most so many segments that an administrator asks for.
+    Clean {
+        segments: u32,
+    },
     /// All background work that is due after `millis` milliseconds.
     Work {
         millis: u64,
@@ -254,6 +260,10 @@ impl Chooser<'_> {
                 }
             }
             90 => VolumeOperation::SetLabel { label: self.label() },
+            98 if self.random.one_in(2) => match self.random.below(4) {
+                0 => VolumeOperation::Checkpoint,
+                segments => VolumeOperation::Clean { segments: segments as u32 },
+            },
             91..=98 => VolumeOperation::Work {
                 millis: self.random.pick(&[0, 10, 300, 600, 6000, 310_000]),
             },

@@ -283,6 +283,15 @@ impl VolumePair {
             }
             VolumeOperation::Grow { segments, nonce } => self.grow(*segments, *nonce)?,
             VolumeOperation::Shrink { segments, nonce } => self.shrink(*segments, *nonce)?,
+            VolumeOperation::Checkpoint => {
+                let written = self.volume().checkpoint()?;
+                assert!(written.device_bytes > 0, "the record at least");
+            }
+            VolumeOperation::Clean { segments } => {
+                if let Some(round) = self.volume().clean_round(*segments, &mut || true)? {
+                    assert!(round.segments <= *segments, "{round:?}");
+                }
+            }
             VolumeOperation::Work { millis } => {
                 self.millis += millis;
                 settle(self.volume(), self.now())?;

@@ -223,6 +223,10 @@ fn perform(volume: &Volume, operation: &VolumeOperation, millis: u64) -> Result<
         VolumeOperation::SyncData { ino } => volume.sync_data(*ino),
         VolumeOperation::SyncAll => volume.sync_all(),
         VolumeOperation::Work { .. } => sfs_sim::model::fixture::settle(volume, after(millis)),
+        VolumeOperation::Checkpoint => volume.checkpoint().map(drop),
+        VolumeOperation::Clean { segments } => {
+            volume.clean_round(*segments, &mut || true).map(drop)
+        }
         VolumeOperation::Step => volume.work(after(millis)).map(drop),
         // References to inodes are never dropped, so that inode numbers are assigned as in the run.
         VolumeOperation::Lookup { .. }

@@ -1,0 +1,92 @@
+//! Answers to requests for work on a mounted volume: cleaning, trimming, a checkpoint. Each does a bounded part.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
+use sfs_core::request::TrimRange;
+use sfs_core::{Error, Trim};
+
+use super::handler::ControlHandler;
+use crate::exit_error::ExitError;
+use crate::inspect::asked_work::{CheckpointReport, CleanPart, TrimPart};
+
+/// Time after which a part of a trim ends.
+const TRIM_PART: Duration = Duration::from_millis(200);
+
+/// Longest pause between two steps, of which each is followed by a pause as long as itself, so that the device serves
+/// others at least half of the time.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+impl ControlHandler {
+    /// Writes a checkpoint.
+    pub(super) fn checkpoint(&self) -> Result<CheckpointReport, ExitError> {
+        let _is_over = self.keep_changeable()?;
+        let written = self.volume.checkpoint().map_err(|error| self.refusal(&error))?;
+        self.waker.note();
+        Ok(written.into())
+    }
+
+    /// Cleans up to `segments_max` segments, in one round. An unmount ends the round between two steps.
+    pub(super) fn clean(&self, segments_max: u32) -> Result<CleanPart, ExitError> {
+        let _is_over = self.keep_changeable()?;
+        let mut step = Instant::now();
+        let mut goes_on = || {
+            std::thread::sleep(step.elapsed().min(PAUSE_MAX));
+            step = Instant::now();
+            !self.is_ending.load(Ordering::Acquire)
+        };
+        let round = self.volume.clean_round(segments_max.max(1), &mut goes_on);
+        if self.is_ending.load(Ordering::Acquire) {
+            return Err(self.is_unmounting());
+        }
+        let round = round.map_err(|error| self.refusal(&error))?;
+        self.waker.note();
+        Ok(round.map(CleanPart::from).unwrap_or_default())
+    }
+
+    /// Discards free segments from byte `start` of the device on.
+    pub(super) fn trim(&self, start: u64) -> Result<TrimPart, ExitError> {
+        let device = &self.device;
+        drop(self.keep_changeable()?);
+        let Some(_alone) = self.trimming.try_lock() else {
+            return Err(ExitError::mount(format_args!("{device}: is being trimmed already")));
+        };
+        let range = TrimRange { start, len: u64::MAX, least: 0 };
+        let mut trim: Trim = self.volume.begin_trim(&range).map_err(|error| match error {
+            Error::NotSupported => ExitError::mount(format_args!("{device}: cannot discard")),
+            error => self.refusal(&error),
+        })?;
+        let (end, mut bytes) = (Instant::now() + TRIM_PART, 0);
+        loop {
+            let begun = Instant::now();
+            let step = {
+                let _is_over = self.keep_changeable()?;
+                self.volume.trim_step(&mut trim).map_err(|error| self.refusal(&error))?
+            };
+            let Some(discarded) = step else { return Ok(TrimPart { bytes, next: None }) };
+            bytes += discarded;
+            std::thread::sleep(begun.elapsed().min(PAUSE_MAX));
+            if Instant::now() >= end {
+                let next = self.volume.trim_position(&trim);
+                return Ok(TrimPart { bytes, next: Some(next) });
+            }
+        }
+    }
+
+    /// Checks that the volume may be written to. It can be neither frozen nor unmounted while the returned value lives.
+    fn keep_changeable(&self) -> Result<MutexGuard<'_, bool>, ExitError> {
+        let device = &self.device;
+        if self.is_ending.load(Ordering::Acquire) {
+            return Err(self.is_unmounting());
+        }
+        let is_over = self.keep_mounted()?;
+        if self.volume.is_read_only() || self.mount()?.is_some_and(|mount| mount.is_read_only()) {
+            return Err(ExitError::mount(format_args!("{device}: is mounted read-only")));
+        }
+        if self.freezer.is_frozen() {
+            return Err(ExitError::mount(format_args!("{device}: is frozen; thaw it first")));
+        }
+        Ok(is_over)
+    }
+}

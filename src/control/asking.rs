@@ -1,0 +1,31 @@
+//! One request to the daemon of a mount, with its errors as a line for the user.
+
+use std::time::{Duration, Instant};
+
+use sfs_system::mountinfo::MountRecord;
+
+use super::client::ControlClient;
+use super::messages::{ControlReply, ControlRequest};
+use crate::exit_error::ExitError;
+
+/// Longest wait for a daemon that has work to do.
+const WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// Sends `request` to the daemon of `mount`, and returns its reply, if it is no failure.
+pub(crate) fn ask(
+    mount: &MountRecord,
+    request: &ControlRequest,
+) -> Result<ControlReply, ExitError> {
+    let client = ControlClient::connect(mount);
+    let reply = client.and_then(|client| client.ask_until(request, Instant::now() + WAIT_MAX));
+    match reply {
+        Ok(ControlReply::Failed { status, line }) => Err(ExitError::with_status(status, line)),
+        Ok(reply) => Ok(reply),
+        Err(trouble) => Err(ExitError::mount(format_args!("{}: {trouble}", mount.dir.display()))),
+    }
+}
+
+/// Returns the error of a reply that answers another request.
+pub(crate) fn unknown_reply(mount: &MountRecord) -> ExitError {
+    ExitError::mount(format_args!("{}: its daemon sent an unknown reply", mount.dir.display()))
+}
