@@ -15,7 +15,9 @@ use crate::mutant::{Mutant, mutated};
 pub use options::{
     AccessTimePolicy, ErrorReaction, OpenProgress, Release, Remainder, VolumeOptions,
 };
-pub use status::{Counters, GroupStatus, LifetimeTotals, SegmentCounts, Space, Status};
+pub use status::{
+    Counters, Erases, GroupStatus, LifetimeTotals, SegmentCounts, Space, Status, Wear,
+};
 
 /// The credentials and time of a request.
 #[derive(Clone, Copy, Debug, Default)]

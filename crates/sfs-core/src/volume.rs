@@ -41,6 +41,7 @@ mod status;
 mod sync;
 mod trim;
 mod truncate;
+mod wear;
 mod write;
 mod xattr;
 
@@ -57,6 +58,7 @@ use crate::metadata::MetadataStore;
 use crate::recovery::Recovery;
 use crate::request::{AccessTimePolicy, VolumeOptions};
 use crate::space::SpaceControl;
+use crate::wear::WearRecorder;
 pub use resize::{ResizeError, Resized};
 use schedule::Schedule;
 
@@ -66,6 +68,7 @@ pub struct Volume {
     superblock: Arc<OpenSuperblock>,
     options: VolumeOptions,
     counters: Arc<AtomicCounters>,
+    wear: Arc<WearRecorder>,
     health: Arc<Health>,
     superblocks: Arc<SuperblockStore>,
     io: Arc<VolumeDevice>,
