@@ -5,13 +5,13 @@
 //!
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
-//! 1. one module for each task of a program: [`image`], [`remount`], [`resize`], [`unmount`], [`stat`], [`freeze_command`], [`mount_session`];
+//! 1. one module for each task of a program: [`image`], [`remount`], [`resize`], [`unmount`], [`stat`], [`freeze_command`], [`health`], [`mount_session`];
 //! 2. `control`: the socket between those programs and the daemon of a mount; `waiting_requests`;
-//! 3. [`stat_report`]: the numbers of a volume; `resize_report`: changes of its size;
+//! 3. `health_log`: early warning; [`stat_report`]: the numbers of a volume; `resize_report`: changes of its size;
 //! 4. [`transport`]: carries requests between the kernel and the shell;
 //! 5. `fuse`: the shell, which turns requests into calls of the volume; [`freeze`]: the gate for requests that change it;
-//! 6. `background`, `bdi`, `memory_budget`, `mount`, [`mount_options`]: the background thread, the kernel's settings
-//!    for a mount, budgets that fit the memory, the kernel's tree of mounts, `-o`;
+//! 6. `background`, `bdi`, `timed_device`, `memory_budget`, `mount`, [`mount_options`]: the background thread, the kernel's settings
+//!    for a mount, the time that writing takes, budgets that fit the memory, the kernel's tree of mounts, `-o`;
 //! 7. [`program`], `ready_pipe`, `volume_path`, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, `kernel_release`, [`exit_error`].
 #![deny(unsafe_code)]
 
@@ -23,6 +23,8 @@ mod file_clock;
 pub mod freeze;
 pub mod freeze_command;
 mod fuse;
+pub mod health;
+mod health_log;
 pub mod image;
 mod kernel_release;
 mod logging;
@@ -38,6 +40,7 @@ pub mod resize;
 mod resize_report;
 pub mod stat;
 pub mod stat_report;
+mod timed_device;
 pub mod transport;
 pub mod unmount;
 #[expect(unsafe_code, reason = "the one module that calls the system")]

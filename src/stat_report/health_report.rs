@@ -1,5 +1,7 @@
 //! The health of a volume and its device in one word, with the findings behind it, as JSON.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Health of a volume and its device.
@@ -34,4 +36,31 @@ pub struct HealthFinding {
     pub sentence: String,
     /// Action for the owner, in one sentence.
     pub remedy: String,
+}
+
+impl HealthReport {
+    /// Returns the report as one JSON object.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and text are JSON")
+    }
+}
+
+impl fmt::Display for HealthState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Failing => "failing",
+        })
+    }
+}
+
+impl HealthFinding {
+    /// Returns the sentence and the remedy as one line.
+    pub fn line(&self) -> String {
+        let Self { sentence, remedy, .. } = self;
+        let mut letters = remedy.chars();
+        let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+        format!("{sentence} {first}{}.", letters.as_str())
+    }
 }

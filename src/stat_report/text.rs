@@ -4,6 +4,7 @@ use std::fmt;
 
 use sfs_system::Human;
 
+use super::health_report::HealthState;
 use super::lock_report::LockReport;
 use super::volume_report::{
     ActivityReport, CacheReport, GroupReport, Holds, TransportReport, VolumeReport,
@@ -105,8 +106,17 @@ impl VolumeReport {
         }
         let device = plain(&self.device);
         match self.has_failed || self.failure.is_some() || !self.errors.is_empty() {
-            true => writeln!(f, "  remedy      unmount, and run 'sfs-fsck -n --data {device}'"),
-            false => writeln!(f, "  health      no errors recorded"),
+            true => writeln!(f, "  remedy      unmount, and run 'sfs-fsck -n --data {device}'")?,
+            false => writeln!(f, "  health      no errors recorded")?,
+        }
+        let findings = self.health.iter().flat_map(|health| &health.findings);
+        let state = self.health.as_ref().map_or(HealthState::Ok, |health| health.state);
+        for finding in findings {
+            writeln!(f, "  {state:<11} {}", plain(&finding.line()))?;
+        }
+        match &self.wear {
+            Some(wear) => writeln!(f, "  wear        {}", plain(&wear.sentence)),
+            None => Ok(()),
         }
     }
 

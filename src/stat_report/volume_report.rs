@@ -3,10 +3,11 @@
 //! A name keeps its meaning as long as [`VolumeReport::version`] is the same; new names may be added.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use sfs_core::Volume;
-use sfs_core::format::Head;
+use sfs_core::format::{Day, Head};
 use sfs_core::request::{
     Counters, ErrorReaction, GroupStatus, LifetimeTotals, SegmentCounts, Space, Status,
 };
@@ -17,6 +18,7 @@ use super::health_report::HealthReport;
 use super::lock_report::LockReport;
 use super::wear_report::WearReport;
 use crate::bdi::DirtyBound;
+use crate::file_clock;
 use crate::transport::ActiveTransport;
 
 /// Version of the names, raised when a name changes its meaning or is removed.
@@ -225,7 +227,7 @@ impl VolumeReport {
     }
 
     fn new(volume: &Volume, status: &Status, life: &LifetimeTotals, device: &str) -> Self {
-        let superblock = volume.superblock();
+        let (superblock, now) = (volume.superblock(), file_clock::now());
         Self {
             version: VERSION,
             device: device.to_owned(),
@@ -244,12 +246,13 @@ impl VolumeReport {
             has_failed: status.has_failed,
             errors: status.remembered.errors.iter().map(ErrorReport::from).collect(),
             failure: status.remembered.failure.map(FailureReport::from),
-            wear: None,
+            wear: Some(WearReport::new(&volume.wear(), Day::of(now), Path::new(device))),
             health: None,
             mount: None,
             locks: Vec::new(),
             life: ActivityReport::of_life(life),
         }
+        .judged()
     }
 
     /// Returns the report as one JSON object.

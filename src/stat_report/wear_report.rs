@@ -1,6 +1,10 @@
 //! The wear of a device: bytes by day and by origin, and erase cycles, as JSON. `docs/sfs-ctl.md` states names and units.
 
 use serde::{Deserialize, Serialize};
+use sfs_core::format::{Day, WearBytes};
+use sfs_core::request::Erases;
+
+use super::device_wear::DeviceWearReport;
 
 /// Wear of the device since the volume was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,17 +29,53 @@ pub struct WearReport {
     pub months: Vec<MonthReport>,
     /// Erase cycles of the segments.
     pub erases: EraseReport,
-    /// `device_bytes` over the size of the volume.
+    /// Bytes of the volume.
+    #[serde(default)]
+    pub volume_bytes: u64,
+    /// `device_bytes` over `volume_bytes`.
     pub times_written: f64,
+    /// Bytes written a day, as the mean of the last 30 days, or of the days since the ledger began; `None` if the ledger is
+    /// younger than a day.
+    #[serde(default)]
+    pub bytes_per_day: Option<f64>,
     /// Cycles that the cells of the device endure, by assumption.
     pub endurance_cycles: u32,
-    /// Years until every cell has had `endurance_cycles` at the rate of the last 30 days; `None` if the ledger is younger than
-    /// a day, or nothing was written.
+    /// Years until every cell has had `endurance_cycles` at the rate `bytes_per_day`; `None` if the rate is unknown or 0.
     pub years_left: Option<f64>,
     /// What the kernel knows about the wear of the device; `None` if it knows nothing.
     pub device: Option<DeviceWearReport>,
     /// The wear in words, with the assumptions.
     pub sentence: String,
+}
+
+impl DayReport {
+    pub(super) fn new(day: Day, bytes: WearBytes) -> Self {
+        let MonthReport {
+            user_bytes, cleaning_bytes, metadata_bytes, defragmentation_bytes, ..
+        } = MonthReport::new(String::new(), bytes);
+        let day = day.to_string();
+        Self { day, user_bytes, cleaning_bytes, metadata_bytes, defragmentation_bytes }
+    }
+}
+
+impl MonthReport {
+    pub(super) fn new(month: String, bytes: WearBytes) -> Self {
+        Self {
+            month,
+            user_bytes: bytes.user,
+            cleaning_bytes: bytes.cleaning,
+            metadata_bytes: bytes.metadata,
+            defragmentation_bytes: bytes.defragmentation,
+        }
+    }
+}
+
+impl From<&Erases> for EraseReport {
+    fn from(erases: &Erases) -> Self {
+        let Erases { segments, total, max, max_segment } = *erases;
+        let mean = total as f64 / f64::from(segments.max(1));
+        Self { total, mean, max: max.into(), max_segment }
+    }
 }
 
 /// Bytes written on one day.
@@ -79,16 +119,4 @@ pub struct EraseReport {
     pub max: u32,
     /// Number of the most used segment.
     pub max_segment: u32,
-}
-
-/// Wear of the device as the kernel reports it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeviceWearReport {
-    /// The file in sysfs.
-    pub source: String,
-    /// Used part of the device's life in percent, an upper bound; above 100 if the life is exceeded. `None` if it is not
-    /// stated.
-    pub life_used_percent: Option<u32>,
-    /// State of the reserved blocks: `"normal"`, `"warning"` or `"urgent"`; `None` if it is not stated.
-    pub pre_eol: Option<String>,
 }
