@@ -131,3 +131,59 @@ fn of_life(wear: &WearReport) -> Option<Judged> {
     let remedy = format!("write less to it, or {COPY_SOON}; '--endurance' sets the cycles");
     Some((HealthState::Warning, "wear", 1, sentence, remedy))
 }
+
+#[cfg(test)]
+mod tests {
+    use sfs_core::format::ErrorKind;
+
+    use super::super::error_report::OccurrenceReport;
+    use super::*;
+
+    fn error(kind: &str, count: u64) -> ErrorReport {
+        let place = OccurrenceReport { secs: 0, at: 0 };
+        ErrorReport { kind: kind.to_owned(), count, first: place, last: place }
+    }
+
+    #[test]
+    fn every_kind_of_error_has_a_sentence_and_a_remedy() {
+        for kind in (1..=12).filter_map(|code| ErrorKind::of_code(code).name()) {
+            let (state, word, count, sentence, remedy) = of_error(&error(kind, 3), "run a check");
+            assert_eq!(count, 3);
+            assert_ne!(word, "unknown", "{kind}");
+            assert!(sentence.ends_with(", 3 times.") && !remedy.is_empty(), "{sentence}");
+            let is_warning = ["retry", "slow_write"].contains(&kind);
+            assert_eq!(state == HealthState::Warning, is_warning, "{kind}");
+        }
+        assert_eq!(of_error(&error("900", 1), "").1, "unknown");
+    }
+
+    #[test]
+    fn what_the_device_states_is_a_warning_before_it_is_failing() {
+        let judged = |percent, pre_eol: Option<&str>| {
+            let device = Some(DeviceWearReport {
+                source: "life_time".to_owned(),
+                life_used_percent: percent,
+                pre_eol: pre_eol.map(str::to_owned),
+            });
+            of_device(&WearReport { device, ..WearReport::default() }).map(|judged| judged.0)
+        };
+        let (warning, failing) = (Some(HealthState::Warning), Some(HealthState::Failing));
+        assert_eq!(judged(Some(80), Some("normal")), None);
+        assert_eq!(judged(Some(90), Some("normal")), warning);
+        assert_eq!(judged(Some(10), Some("warning")), warning);
+        assert_eq!(judged(None, Some("urgent")), failing);
+        assert_eq!(judged(Some(110), None), failing);
+        assert_eq!(of_device(&WearReport::default()).map(|judged| judged.0), None);
+    }
+
+    #[test]
+    fn a_life_of_less_than_a_year_is_a_warning() {
+        let judged = |years_left| {
+            of_life(&WearReport { years_left, ..WearReport::default() }).map(|judged| judged.3)
+        };
+        assert_eq!(judged(None), None);
+        assert_eq!(judged(Some(1.0)), None);
+        let sentence = judged(Some(0.5)).expect("a finding");
+        assert!(sentence.contains("last 6.0 more months"), "{sentence}");
+    }
+}

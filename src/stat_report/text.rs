@@ -4,7 +4,7 @@ use std::fmt;
 
 use sfs_system::Human;
 
-use super::health_report::HealthState;
+use super::health_report::HealthReport;
 use super::lock_report::LockReport;
 use super::volume_report::{
     ActivityReport, CacheReport, GroupReport, Holds, TransportReport, VolumeReport,
@@ -109,10 +109,11 @@ impl VolumeReport {
             true => writeln!(f, "  remedy      unmount, and run 'sfs-fsck -n --data {device}'")?,
             false => writeln!(f, "  health      no errors recorded")?,
         }
-        let findings = self.health.iter().flat_map(|health| &health.findings);
-        let state = self.health.as_ref().map_or(HealthState::Ok, |health| health.state);
-        for finding in findings {
-            writeln!(f, "  {state:<11} {}", plain(&finding.line()))?;
+        if let Some(HealthReport { state, findings }) = &self.health {
+            let mut title = state.to_string();
+            for finding in findings {
+                writeln!(f, "  {:<11} {}", std::mem::take(&mut title), plain(&finding.line()))?;
+            }
         }
         match &self.wear {
             Some(wear) => writeln!(f, "  wear        {}", plain(&wear.sentence)),

@@ -42,7 +42,7 @@ pub struct WearReport {
     pub endurance_cycles: u32,
     /// Years until every cell has had `endurance_cycles` at the rate `bytes_per_day`; `None` if the rate is unknown or 0.
     pub years_left: Option<f64>,
-    /// What the kernel knows about the wear of the device; `None` if it knows nothing.
+    /// Wear of the device as the kernel knows it; `None` if it knows nothing.
     pub device: Option<DeviceWearReport>,
     /// The wear in words, with the assumptions.
     pub sentence: String,

@@ -42,6 +42,7 @@ mod superblock;
 mod table_segments;
 mod tolerance;
 mod usage;
+mod wear_bytes;
 mod wear_ledger;
 
 pub use access_list::{ACCESS_LIST_LEN_MAX, AccessList, AccessListKind};
@@ -77,4 +78,5 @@ pub use superblock::{Label, Superblock};
 pub use table_segments::TableSegments;
 pub use tolerance::{DecodeError, Tolerance};
 pub use usage::{ERASES_MAX, SegmentState, USAGE_PER_ITEM, UsageEntry, usage_key};
-pub use wear_ledger::{WearBytes, WearLedger, WriteSpeed};
+pub use wear_bytes::WearBytes;
+pub use wear_ledger::{WearLedger, WriteSpeed};

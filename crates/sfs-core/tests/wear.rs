@@ -46,7 +46,7 @@ fn stored(device: &Recorded) -> Wear {
     Volume::open(image, options, NOW).expect("the volume opens").wear()
 }
 
-/// What a recording device has seen.
+/// Bytes and erasures that a recording device has seen.
 #[derive(Debug, Default)]
 struct Seen {
     /// Bytes of data in chunks.
@@ -364,7 +364,9 @@ fn a_block_with_the_content_of_another_is_recognized() {
     let device = new_device(DataLayout::Log);
     let volume = open_at(&device, NOW);
     let (id, layout) = (volume.superblock().volume(), volume.layout());
-    (0..300).for_each(|no| drop(create(&volume, &format!("{no:0200}"))));
+    for no in 0..300 {
+        create(&volume, &format!("{no:0200}"));
+    }
     volume.close().expect("the volume closes");
     drop(volume);
     let image = device.inner().snapshot();

@@ -68,7 +68,7 @@ pub(super) const CRATES: [Layered; 5] = [
         layers: &[
             &["block_trace", "closed_form", "random", "report"],
             &["exported", "workload"],
-            &["host", "in_memory", "simulation"],
+            &["host", "in_memory", "raw_flash", "simulation"],
             &["flash"],
         ],
         circles: Circles::WithParents,

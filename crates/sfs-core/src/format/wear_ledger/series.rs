@@ -3,7 +3,7 @@
 //! A rounded value takes one byte. What rounding adds to a value is taken from the next one that is rounded, so the sum
 //! over many entries stays right.
 
-use super::WearBytes;
+use crate::format::wear_bytes::{ORIGINS, WearBytes};
 
 /// Codes per octave of a rounded value.
 const STEPS: f64 = 7.0;
@@ -19,9 +19,6 @@ const HAS_DEFRAGMENTATION: u8 = 254;
 
 /// Byte before a rounded entry whose number does not follow the one before; the difference comes next.
 const GAP: u8 = 255;
-
-/// Number of kinds of bytes.
-pub(super) const ORIGINS: usize = 4;
 
 /// Bytes of one day or month.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
