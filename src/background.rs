@@ -126,16 +126,18 @@ pub(crate) struct Background {
 }
 
 impl Background {
+    /// Starts the thread, which also calls `look` between its steps.
     pub(crate) fn start(
         volume: Arc<Volume>,
         waker: Arc<Waker>,
         bdi: Arc<BackingDevice>,
         device: String,
+        mut look: impl FnMut() + Send + 'static,
     ) -> io::Result<Self> {
         let (stop, stopped) = channel::bounded(0);
         let thread = std::thread::Builder::new()
             .name("sfs-background".into())
-            .spawn(move || run(&volume, &waker, &bdi, &device, &stopped))?;
+            .spawn(move || run(&volume, &waker, &bdi, (&device, &mut look), &stopped))?;
         Ok(Self { stop, thread })
     }
 
@@ -150,12 +152,19 @@ fn is_closed(stopped: &Receiver<()>) -> bool {
     matches!(stopped.try_recv(), Err(TryRecvError::Disconnected))
 }
 
-fn run(volume: &Volume, waker: &Waker, bdi: &BackingDevice, device: &str, stopped: &Receiver<()>) {
+fn run(
+    volume: &Volume,
+    waker: &Waker,
+    bdi: &BackingDevice,
+    (device, look): (&str, &mut dyn FnMut()),
+    stopped: &Receiver<()>,
+) {
     let mut last_reported = LastReported::default();
     let mut is_listening = false;
     let mut memory_returned = MemoryReturned::default();
     loop {
         bdi.adjust(volume.certain_space().available_bytes());
+        look();
         let (pause, until_change) = match step(volume, waker) {
             None => (Some(PAUSE_MAX), true),
             Some(Ok(Work::More)) => {

@@ -6,14 +6,14 @@
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
 //! 1. one module for each task of a program: [`image`], [`remount`], [`resize`], [`unmount`], [`stat`], [`segments_command`], [`freeze_command`],
-//!    [`hot_command`], [`file_command`], [`asked_work_command`], [`scrub_command`], [`mount_session`];
+//!    [`health`], [`hot_command`], [`file_command`], [`asked_work_command`], [`scrub_command`], [`mount_session`];
 //! 2. `control`: the socket between those programs and the daemon of a mount; `waiting_requests`;
-//! 3. [`stat_report`]: the numbers of a volume; `recent_cleanings`; `resize_report`: changes of its size; `inspect`: its files, its scrub,
-//!    and work that is asked for;
+//! 3. `health_log`: early warning; [`stat_report`]: the numbers of a volume; `recent_cleanings`; `resize_report`: changes of its size;
+//!    `inspect`: its files, its scrub, and work that is asked for;
 //! 4. [`transport`]: carries requests between the kernel and the shell;
 //! 5. `fuse`: the shell, which turns requests into calls of the volume; [`freeze`]: the gate for requests that change it;
-//! 6. `background`, `bdi`, `memory_budget`, `mount`, [`mount_options`]: the background thread, the kernel's settings
-//!    for a mount, budgets that fit the memory, the kernel's tree of mounts, `-o`;
+//! 6. `background`, `bdi`, `timed_device`, `memory_budget`, `mount`, [`mount_options`]: the background thread, the kernel's settings
+//!    for a mount, the time that writing takes, budgets that fit the memory, the kernel's tree of mounts, `-o`;
 //! 7. [`program`], `ready_pipe`, `volume_path`, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, `kernel_release`, [`exit_error`].
 #![deny(unsafe_code)]
 
@@ -28,6 +28,8 @@ pub mod file_command;
 pub mod freeze;
 pub mod freeze_command;
 mod fuse;
+pub mod health;
+mod health_log;
 pub mod hot_command;
 pub mod image;
 mod inspect;
@@ -48,6 +50,7 @@ pub mod scrub_command;
 pub mod segments_command;
 pub mod stat;
 pub mod stat_report;
+mod timed_device;
 pub mod transport;
 pub mod unmount;
 #[expect(unsafe_code, reason = "the one module that calls the system")]

@@ -182,6 +182,12 @@ impl MountOptions {
                 let choice = one_of(name, value, &["yielding", "eager"])?;
                 self.volume.yield_cleaning = choice == "yielding";
             }
+            "wear_levelling" => {
+                let bound = value.parse().ok().filter(|bound| (1..=10_000).contains(bound));
+                let wrong =
+                    || ExitError::usage(format_args!("{name}={value}: give a number, 1..10000"));
+                self.volume.wear_levelling = Some(bound.ok_or_else(wrong)?);
+            }
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
                 let wrong =
@@ -357,6 +363,8 @@ mod tests {
             "commit=0",
             "commit=-1",
             "threads=0",
+            "wear_levelling=0",
+            "wear_levelling=on",
             "cache=",
             "writeback=1",
             "errors=ignore",

@@ -30,6 +30,7 @@ use crate::exit_error::{self, ExitError};
 use crate::freeze::{Freezer, ThawReason};
 use crate::fuse::FuseShell;
 use crate::inspect::scrubber::Scrubber;
+use crate::health_log::HealthLog;
 use crate::kernel_release;
 use crate::logging;
 use crate::memory_budget;
@@ -39,6 +40,7 @@ use crate::panic_hook;
 use crate::ready_pipe::{self, Detached, ReadyPipe};
 use crate::recent_cleanings::RecentCleanings;
 use crate::resize_report::{self, ResizeReport};
+use crate::timed_device::TimedDevice;
 use crate::transport::{Serving, TransportChoice};
 use crate::unsafe_calls;
 
@@ -74,7 +76,8 @@ pub fn run(request: &MountRequest) -> Result<(), ExitError> {
     if request.fake {
         let pipe = &mut ReadyPipe::foreground();
         let opened = open_device(&path, &request.options, pipe)?;
-        open_volume(opened.device.clone(), &path, &opened.options, pipe)?;
+        let timed = Arc::new(TimedDevice::new(opened.device.clone()));
+        open_volume((opened.device.clone(), timed), &path, &opened.options, pipe)?;
         if opened.is_write_protected {
             ready_pipe::warn(&format!(
                 "WARNING: {} is write-protected, would be mounted read-only",
@@ -146,7 +149,8 @@ fn serve(
     let too_large = memory_budget::fit(&mut options.volume, MemoryLimit::of_this_process())?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
     options.volume.commits_soon = !hears_of_syncs(is_block_device, request.transport);
-    let volume = open_volume(device.clone(), path, &options, pipe)?;
+    let timed = Arc::new(TimedDevice::new(device.clone()));
+    let volume = open_volume((device.clone(), timed.clone()), path, &options, pipe)?;
     let before = volume.lifetime_before();
     let name = path.display().to_string();
     let grown = grow(&volume, &options);
@@ -188,7 +192,9 @@ fn serve(
     own.unmount_on(signals, move || {
         thawing.thaw(ThawReason::Unmount);
     })?;
-    let background = Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone());
+    let look = watch_health(volume.clone(), timed, name.clone());
+    let background =
+        Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone(), look);
     let background = background.map_err(no_thread)?;
     let is_over = Arc::new(Mutex::new(false));
     let is_ending = Arc::new(AtomicBool::new(false));
@@ -296,6 +302,19 @@ fn warn_about(volume: &Volume, enforces_lists: bool, name: &str) {
         tracing::warn!(
             "{name}: this volume has recorded errors; 'sfs-ctl stat' shows them, and sfs-fsck should be run"
         );
+    }
+}
+
+/// Returns a function that tells the volume how long writing takes, and logs what becomes wrong with it.
+fn watch_health(
+    volume: Arc<Volume>,
+    timed: Arc<TimedDevice>,
+    name: String,
+) -> impl FnMut() + Send + 'static {
+    let mut log = HealthLog::default();
+    move || {
+        timed.take_measurements().into_iter().for_each(|micros| volume.note_write_speed(micros));
+        log.look(&volume, &name);
     }
 }
 

@@ -39,7 +39,10 @@ pub fn run<A: Parser>(work: impl FnOnce(A) -> Result<(), ExitError>) -> ExitCode
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::complain(format_args!("{}: {failure}", A::command().get_name()));
+            // A status may have been explained on the standard output.
+            if !failure.to_string().is_empty() {
+                output::complain(format_args!("{}: {failure}", A::command().get_name()));
+            }
             ExitCode::from(failure.status)
         }
     }

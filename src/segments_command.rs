@@ -12,7 +12,7 @@ use sfs_system::mountinfo::MountRecord;
 
 use crate::control::{ControlClient, ControlReply, ControlRequest};
 use crate::exit_error::ExitError;
-use crate::stat;
+use crate::mount;
 use crate::stat_report::{SegmentReport, SegmentsMessage, SegmentsReport, StateName};
 use crate::volume_path::{VolumePath, find};
 

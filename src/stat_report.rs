@@ -2,16 +2,26 @@
 //! docs/sfs-ctl.md lists them.
 
 mod cleaning_report;
+mod device_wear;
 mod error_report;
+mod health_judgement;
+mod health_report;
 mod latency_report;
 mod lock_report;
 mod segments_report;
 mod text;
 mod volume_report;
+mod wear_life;
+mod wear_report;
+mod wear_text;
 
 pub use cleaning_report::CleaningReport;
 pub use latency_report::LatencyReport;
 pub use segments_report::{SegmentReport, SegmentsMessage, SegmentsReport, StateName};
 pub(crate) use text::plain;
 pub(crate) use volume_report::SegmentCountsReport;
+pub use device_wear::DeviceWearReport;
+pub use health_report::{HealthFinding, HealthReport, HealthState};
 pub use volume_report::VolumeReport;
+pub use wear_life::ENDURANCE_CYCLES_DEFAULT;
+pub use wear_report::{DayReport, EraseReport, MonthReport, WearReport};

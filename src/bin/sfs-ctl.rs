@@ -13,7 +13,8 @@ use sfs::freeze::{FREEZE_SECS_DEFAULT, FREEZE_SECS_MAX};
 use sfs::segments_command::{self, SegmentsArguments};
 use sfs::hot_command::{self, HotArguments};
 use sfs::scrub_command::{self, ScrubCommand};
-use sfs::{ExitError, freeze_command, image, resize, stat};
+use sfs::stat_report::ENDURANCE_CYCLES_DEFAULT;
+use sfs::{ExitError, freeze_command, health, image, resize, stat};
 use sfs_system::parse_size;
 #[cfg(feature = "view")]
 use view::{report_command, top_command};
@@ -42,6 +43,21 @@ enum CtlCommand {
         /// Print all numbers: segments, groups, transport, counters
         #[arg(short, long)]
         verbose: bool,
+        /// Cycles that the cells of the device endure
+        #[arg(long, value_name = "CYCLES", default_value_t = ENDURANCE_CYCLES_DEFAULT)]
+        endurance: u32,
+    },
+    /// Prints whether a volume and its device are fine. The exit status is 0 if they are, 1 after a warning, 2 if the
+    /// device is failing, 3 if that is unknown
+    Health {
+        /// Mount point, block device or image file of the volume
+        path: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+        /// Cycles that the cells of the device endure
+        #[arg(long, value_name = "CYCLES", default_value_t = ENDURANCE_CYCLES_DEFAULT)]
+        endurance: u32,
     },
     /// Stops all writes, so that the device can be copied: everything written before is on it, and a copy is a
     /// clean volume. Programs that write wait until the volume is thawed
@@ -138,13 +154,18 @@ enum ImageCommand {
 
 fn main() -> ExitCode {
     sfs::program::run(|Arguments { command, .. }| match command {
-        CtlCommand::Stat { path, json, verbose } => {
-            let report = stat::stat(&path)?;
+        CtlCommand::Stat { path, json, verbose, endurance } => {
+            let report = stat::stat(&path)?.assuming_endurance(endurance);
             print(&match (json, verbose) {
                 (true, _) => report.to_json(),
                 (false, true) => format!("{report:#}"),
                 (false, false) => report.to_string(),
             })
+        }
+        CtlCommand::Health { path, json, endurance } => {
+            let found = health::health(&path, endurance)?;
+            print(&if json { found.to_json() } else { health::text(&found) })?;
+            health::status(&found)
         }
         CtlCommand::Freeze { mount, timeout, json } => {
             freeze_command::freeze(&mount, timeout)?;

@@ -32,6 +32,8 @@ Mount options:
   remainder=pure|mixed  blocks that do not fill a segment go to their own group, or all to one group
                         (pure)
   cleaning=yielding|eager  clean in the background between requests, or at once (yielding)
+  wear_levelling=N      move data that never changes once its segment is N erase cycles behind the most
+                        used one (off): for flash without a controller that levels wear itself
   discard, nodiscard    discard unused segments on the device, or do not (discard)
   grow, nogrow          grow a volume that is smaller than its device, or do not (nogrow)
   errors=continue|remount-ro  after damage is found, continue, or stop all writes (continue)

@@ -18,6 +18,7 @@ use crate::file_clock;
 use crate::mount::open_progress::OpenProgressText;
 use crate::mount_options::MountOptions;
 use crate::ready_pipe::ReadyPipe;
+use crate::timed_device::TimedDevice;
 
 /// Device that is open, and the options that it can be mounted with.
 pub(crate) struct OpenedDevice {
@@ -54,9 +55,9 @@ pub(crate) fn open_device(
     Ok(OpenedDevice { device: Arc::new(device), options, is_write_protected })
 }
 
-/// Opens the volume on `device`. Steps that take long are reported through `pipe`.
+/// Opens the volume on `device`, which it uses as `timed`. Steps that take long are reported through `pipe`.
 pub(crate) fn open_volume(
-    device: Arc<FileDevice>,
+    (device, timed): (Arc<FileDevice>, Arc<TimedDevice>),
     path: &Path,
     options: &MountOptions,
     pipe: &mut ReadyPipe,
@@ -68,7 +69,7 @@ pub(crate) fn open_volume(
         }
     };
     let (options, now) = (options.volume.clone(), file_clock::now());
-    let opened = Volume::open_with_progress(device.clone(), options, now, &mut report);
+    let opened = Volume::open_with_progress(timed, options, now, &mut report);
     pipe.end_progress();
     match opened {
         Ok(volume) => Ok(Arc::new(volume)),

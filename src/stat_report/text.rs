@@ -4,6 +4,7 @@ use std::fmt;
 
 use sfs_system::Human;
 
+use super::health_report::HealthReport;
 use super::lock_report::LockReport;
 use super::volume_report::{
     ActivityReport, CacheReport, GroupReport, Holds, TransportReport, VolumeReport,
@@ -110,8 +111,18 @@ impl VolumeReport {
         }
         let device = plain(&self.device);
         match self.has_failed || self.failure.is_some() || !self.errors.is_empty() {
-            true => writeln!(f, "  remedy      unmount, and run 'sfs-fsck -n --data {device}'"),
-            false => writeln!(f, "  health      no errors recorded"),
+            true => writeln!(f, "  remedy      unmount, and run 'sfs-fsck -n --data {device}'")?,
+            false => writeln!(f, "  health      no errors recorded")?,
+        }
+        if let Some(HealthReport { state, findings }) = &self.health {
+            let mut title = state.to_string();
+            for finding in findings {
+                writeln!(f, "  {:<11} {}", std::mem::take(&mut title), plain(&finding.line()))?;
+            }
+        }
+        match &self.wear {
+            Some(wear) => writeln!(f, "  wear        {}", plain(&wear.sentence)),
+            None => Ok(()),
         }
     }
 

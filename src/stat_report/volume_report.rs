@@ -3,10 +3,11 @@
 //! A name keeps its meaning as long as [`VolumeReport::version`] is the same; new names may be added.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use sfs_core::Volume;
-use sfs_core::format::Head;
+use sfs_core::format::{Day, Head};
 use sfs_core::request::{
     Counters, ErrorReaction, GroupStatus, LifetimeTotals, SegmentCounts, Space, Status,
 };
@@ -14,9 +15,12 @@ use uuid::Uuid;
 
 use super::cleaning_report::CleaningReport;
 use super::error_report::{ErrorReport, FailureReport};
+use super::health_report::HealthReport;
 use super::latency_report::LatencyReport;
 use super::lock_report::LockReport;
+use super::wear_report::WearReport;
 use crate::bdi::DirtyBound;
+use crate::file_clock;
 use crate::transport::ActiveTransport;
 
 /// Version of the names, raised when a name changes its meaning or is removed.
@@ -64,6 +68,12 @@ pub struct VolumeReport {
     /// Error that ended writing, in this mount or before.
     #[serde(default)]
     pub failure: Option<FailureReport>,
+    /// Wear of the device; `None` from an older daemon.
+    #[serde(default)]
+    pub wear: Option<WearReport>,
+    /// Health of the volume and its device; `None` from an older daemon.
+    #[serde(default)]
+    pub health: Option<HealthReport>,
     /// Activity since the mount; `None` when the volume is not mounted.
     pub mount: Option<ActivityReport>,
     /// Times of locks since the daemon began; empty in a build that does not keep them.
@@ -231,7 +241,7 @@ impl VolumeReport {
     }
 
     fn new(volume: &Volume, status: &Status, life: &LifetimeTotals, device: &str) -> Self {
-        let superblock = volume.superblock();
+        let (superblock, now) = (volume.superblock(), file_clock::now());
         Self {
             version: VERSION,
             device: device.to_owned(),
@@ -250,12 +260,15 @@ impl VolumeReport {
             has_failed: status.has_failed,
             errors: status.remembered.errors.iter().map(ErrorReport::from).collect(),
             failure: status.remembered.failure.map(FailureReport::from),
+            wear: Some(WearReport::new(&volume.wear(), Day::of(now), Path::new(device))),
+            health: None,
             mount: None,
             locks: Vec::new(),
             latencies: Vec::new(),
             cleanings: Vec::new(),
             life: ActivityReport::of_life(life),
         }
+        .judged()
     }
 
     /// Returns the report as one JSON object.

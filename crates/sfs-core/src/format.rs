@@ -13,6 +13,7 @@
 //! 5. Have `sfs-fsck` check it and its `dump` show it.
 
 mod access_list;
+mod calendar;
 mod checkpoint;
 mod chunk;
 pub mod codec;
@@ -34,14 +35,18 @@ mod inode;
 mod key;
 mod layout;
 mod mapping;
+mod misplaced;
 mod node;
 mod reservation;
 mod superblock;
 mod table_segments;
 mod tolerance;
 mod usage;
+mod wear_bytes;
+mod wear_ledger;
 
 pub use access_list::{ACCESS_LIST_LEN_MAX, AccessList, AccessListKind};
+pub use calendar::{Day, Month};
 pub use checkpoint::{CheckpointRecord, HeadRecord, POLICY_STATE_LEN_MAX, PolicyRecord};
 pub use chunk::{
     ChunkHeader, ChunkSummary, SummaryCheck, SummaryEntry, summary_blocks, summary_len,
@@ -68,9 +73,12 @@ pub use inode::{FileKind, Inode, InodeFlags, Timestamp};
 pub use key::{ItemKind, Key};
 pub use layout::{Layout, LayoutError, SEGMENTS_MIN};
 pub use mapping::{Mapping, MappingRun, RUN_BLOCKS, run_key};
+pub use misplaced::misplaced;
 pub use node::{NodeHeader, NodePointer};
 pub use reservation::{Reservation, ReservationTotals};
 pub use superblock::{Label, Superblock};
 pub use table_segments::TableSegments;
 pub use tolerance::{DecodeError, Tolerance};
-pub use usage::{SegmentState, USAGE_PER_ITEM, UsageEntry, usage_key};
+pub use usage::{ERASES_MAX, SegmentState, USAGE_PER_ITEM, UsageEntry, usage_key};
+pub use wear_bytes::WearBytes;
+pub use wear_ledger::{WearLedger, WriteSpeed};

@@ -11,10 +11,11 @@ mod superblocks;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::Mutex;
-use sfs_device::DeviceError;
+use sfs_device::{Block, DeviceError};
 
 use crate::format::{
     Corruption, ErrorCounts, ErrorKind, Extensions, Failure, Occurrence, Remembered, Timestamp,
+    misplaced,
 };
 use crate::request::{ErrorReaction, VolumeOptions};
 use crate::{Error, Result};
@@ -169,6 +170,13 @@ impl Health {
             record.fail(Failure { kind, at, secs });
             drop(record);
             self.stop();
+        }
+    }
+
+    /// Counts a block that was read at `at` and found to be damaged, if it holds what was written to another address.
+    pub(crate) fn note_misplaced(&self, block: &Block, volume: u64, at: u64) {
+        if misplaced(&block.0, volume, at).is_some() {
+            self.note_error(ErrorKind::Misplaced, at);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The SFS filesystem: a log of segments and one tree, without threads, clock, entropy or FUSE.
 //!
 //! Layers from the bottom to the top; a module imports only from those before it: `lock_rank`,
-//! `mutant`; `format`; `error`; `memory`; `request`; `counters`; `policy`; `segments`; `tree`;
+//! `mutant`; `format`; `error`; `memory`; `request`; `counters`; `wear`; `policy`; `segments`; `tree`;
 //! `health`; `io`; `metadata`; `files`; `log`; `reserves`; `writeback`; `clean`; `space`;
 //! `recovery`; `volume`. `cargo xtask imports` checks the order. `docs/ARCHITECTURE.md` describes
 //! the layers, `docs/DESIGN.md` the design, `docs/FORMAT.md` the bytes, and `docs/SEMANTICS.md` the
@@ -30,6 +30,7 @@ mod segments;
 mod space;
 pub mod tree;
 mod volume;
+mod wear;
 mod writeback;
 
 pub use clean::{Cleaned, CleaningObserver, Trim};

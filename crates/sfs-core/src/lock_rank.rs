@@ -25,6 +25,7 @@
 //! | – | `SyncQueue` | syncs that wait | no |
 //! | – | `Schedule::times` | the due times of background work | no |
 //! | – | `Health::record` | error counts | no |
+//! | – | `WearRecorder::record` | the wear ledger | no |
 //! | – | `SuperblockStore::copies` | the superblock; taken with no other lock held, except by a resize, which holds the log | yes |
 //! | – | `OpenSuperblock::layout` | the layout, which a resize changes | no |
 //! | – | `DirtyData::errors` | losses of the volume that have to be reported to callers | no |

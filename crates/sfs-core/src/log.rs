@@ -42,8 +42,6 @@ pub(crate) struct LogState {
     pub(crate) era: LogEra,
     /// Number of bytes that users wrote in earlier mounts.
     pub(crate) user_bytes_before: u64,
-    /// Number of bytes that went to the device in earlier mounts.
-    pub(crate) device_bytes_before: u64,
     /// Extension records that the next checkpoint repeats.
     pub(crate) extensions: Extensions,
 }

@@ -100,11 +100,23 @@ pub enum Mutant {
     ResizeSlotForgotten,
     /// A volume is shrunk before what was behind its new end is durable elsewhere.
     ShrinkUnsettled,
+    /// A mount forgets the wear ledger.
+    LedgerForgotten,
+    /// A segment that is opened loses its count of erase cycles.
+    EraseForgotten,
+    /// Roll-forward does not count the segments that the log has opened.
+    EraseUnreplayed,
+    /// Roll-forward loses the count of a segment that a delta releases.
+    EraseLostByRelease,
+    /// A repair forgets all counts of erase cycles.
+    EraseForgottenByRepair,
+    /// A repair forgets the wear ledger.
+    LedgerForgottenByRepair,
 }
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 53] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -152,6 +164,12 @@ impl Mutant {
         Self::ResizeUnsaid,
         Self::ResizeSlotForgotten,
         Self::ShrinkUnsettled,
+        Self::LedgerForgotten,
+        Self::EraseForgotten,
+        Self::EraseUnreplayed,
+        Self::EraseLostByRelease,
+        Self::EraseForgottenByRepair,
+        Self::LedgerForgottenByRepair,
     ];
 }
 

@@ -21,8 +21,7 @@ pub use options::{
     AccessTimePolicy, ErrorReaction, OpenProgress, Release, Remainder, VolumeOptions,
 };
 pub use status::{
-    Counters, GroupStatus, LifetimeTotals, SegmentCounts, SegmentStatus, SegmentsPart, Space,
-    Status,
+    Counters, Erases, GroupStatus, LifetimeTotals, SegmentCounts, SegmentStatus, SegmentsPart, Space, Status, Wear,
 };
 
 /// The credentials and time of a request.

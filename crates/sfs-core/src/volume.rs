@@ -51,6 +51,7 @@ mod status;
 mod sync;
 mod trim;
 mod truncate;
+mod wear;
 mod write;
 mod xattr;
 
@@ -67,6 +68,7 @@ use crate::metadata::MetadataStore;
 use crate::recovery::Recovery;
 use crate::request::{AccessTimePolicy, VolumeOptions};
 use crate::space::SpaceControl;
+use crate::wear::WearRecorder;
 pub use resize::{ResizeError, Resized};
 use schedule::Schedule;
 pub use scrub::Scrub;
@@ -77,6 +79,7 @@ pub struct Volume {
     superblock: Arc<OpenSuperblock>,
     options: VolumeOptions,
     counters: Arc<AtomicCounters>,
+    wear: Arc<WearRecorder>,
     health: Arc<Health>,
     superblocks: Arc<SuperblockStore>,
     io: Arc<VolumeDevice>,

@@ -486,12 +486,51 @@ fn usage() {
             opened: 7,
             sealed: 8,
             stamp: 6,
+            erases: 0,
         },
     ];
     let bytes = UsageEntry::encode_item(&entries);
     expect("usage", &bytes, USAGE);
     expect("usage key", &usage_key(70).encode(), USAGE_KEY);
     assert_eq!(UsageEntry::decode_item(&bytes, 64), Ok(entries.to_vec()));
+}
+
+#[test]
+fn erase_cycles() {
+    let entry = UsageEntry { erases: 0x1234, ..UsageEntry::NEW };
+    let golden =
+        "0000000001003412 0000000000000000 0000000000000000 0000000000000000 0000000000000000";
+    let bytes = UsageEntry::encode_item(&[entry]);
+    expect("usage with erase cycles", &bytes, golden);
+    assert_eq!(UsageEntry::decode_item(&bytes, 0), Ok(vec![entry]));
+}
+
+#[test]
+fn wear_ledger() {
+    let mut ledger = WearLedger::new(Day(20_000));
+    let bytes = WearBytes { user: 1000, cleaning: 200, metadata: 4096, defragmentation: 0 };
+    ledger.add(Day(20_000), bytes);
+    ledger.add_recovered(Day(20_001), WearBytes::default(), 3);
+    ledger.speed = WriteSpeed { first_micros: 0x0102_0304, samples: 16, slow: 2 };
+    let golden = "01000000 204e0000 e803000000000000 c800000000000000 0010000000000000 0000000000000000 \
+                  0300000000000000 04030201 1000 0200 \
+                  0000000000000000 0000000000000000 0000000000000000 0000000000000000 \
+                  0000000000000000 0000000000000000 0000000000000000 0000000000000000 \
+                  0000 0100 a09c01 e807 c801 8020 00 0000 0000";
+    expect("wear ledger", &ledger.encode(), golden);
+    // Nine more days: the oldest two are rounded, each to three codes.
+    (20_002..20_011).for_each(|day| ledger.add(Day(day), bytes));
+    let encoded = ledger.encode();
+    // 1000 and 200 round to 0; 4096 is code 8. The second day does not follow the first.
+    let carry = "d007000000000000 9001000000000000 0000000000000000 0000000000000000";
+    expect("carry", &encoded[56..88], carry);
+    let rounded = "0200 0800 ffa09c01 000008 ff02 000008 01 e807 c801 8020 00";
+    expect("rounded days", &encoded[120..144], rounded);
+    assert_eq!(WearLedger::decode(&encoded).as_ref(), Some(&ledger));
+    let mut extensions = Extensions::default();
+    ledger.put_into(&mut extensions, EXTENSION_LEN_MAX);
+    let record = extensions.iter().next().expect("a record");
+    assert_eq!((record.tag, record.class), (7, ExtensionClass::Keep));
 }
 
 #[test]

@@ -208,6 +208,8 @@ pub enum Finding {
     FileCount { recorded: u64, counted: u64 },
     /// The totals of reserved blocks and ranges in the checkpoint differ from those counted in its tree.
     ReservationTotals { blocks: u64, ranges: u64 },
+    /// The wear ledger in the checkpoint is malformed.
+    WearLedgerDamaged,
 }
 
 impl Finding {
@@ -248,7 +250,8 @@ impl Finding {
             | Self::UsageState { .. }
             | Self::ReservationFlag { .. }
             | Self::ReservationTotals { .. }
-            | Self::FileCount { .. } => true,
+            | Self::FileCount { .. }
+            | Self::WearLedgerDamaged => true,
             Self::DirectorySize { size, counted, .. } => counted > size,
             Self::BlockCount { blocks, counted, .. } => counted > blocks,
             _ => self.severity() == Severity::Note,

@@ -12,6 +12,7 @@ mod redraw;
 mod replay;
 mod simulate;
 mod ssd;
+mod wear_levelling;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -46,6 +47,9 @@ enum LabCommand {
     Overwrite(overwrite::Arguments),
     /// Overwrite a file on a volume in RAM, with exact counts.
     InMemory(in_memory::Arguments),
+    /// Overwrite a part of a volume on raw flash, and print the erasures of its blocks with and without static wear
+    /// levelling.
+    WearLevelling(wear_levelling::Arguments),
     /// Run a paper's experiments, and print its figures beside ours.
     #[command(subcommand)]
     Reproduce(Paper),
@@ -94,6 +98,7 @@ impl Arguments {
             LabCommand::Bound(arguments) => bound::run(arguments),
             LabCommand::Overwrite(arguments) => overwrite::run(arguments),
             LabCommand::InMemory(arguments) => in_memory::run(arguments),
+            LabCommand::WearLevelling(arguments) => wear_levelling::run(arguments),
             LabCommand::Reproduce(paper) => paper.run(),
             LabCommand::SyncRemainder(arguments) => sync_remainder::run(arguments),
             LabCommand::Table(arguments) => policy_table::run(arguments),

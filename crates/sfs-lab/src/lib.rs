@@ -1,7 +1,7 @@
 //! The policy laboratory: the grouping and victim policies of SFS, run over generators and block
 //! traces without FUSE and without a device, and filesystems run on models of flash.
 //!
-//! [`simulation`] runs one policy pair under one [`workload`]. [`block_trace`] reads recorded
+//! [`simulation`] runs one policy pair under one [`workload`]. [`raw_flash`] runs a volume on flash without a translation layer. [`block_trace`] reads recorded
 //! requests, [`flash`] replays them on the models of `sfs-ssd`, and [`host`] runs real filesystems on
 //! a model that [`exported`] serves as a disk. [`report`] writes tables and figures. The experiments
 //! and the commands of the program `sfs-lab` use this library; the library does not import them.
@@ -14,6 +14,7 @@ pub mod flash;
 pub mod host;
 pub mod in_memory;
 pub mod random;
+pub mod raw_flash;
 pub mod report;
 pub mod simulation;
 pub mod workload;

@@ -6,28 +6,33 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use sfs_core::format::{DataLayout, FileKind, Key, ROOT_INO};
+use sfs_core::format::{ChunkSummary, DataLayout, FileKind, Key, ROOT_INO, SummaryEntry};
 use sfs_core::request::{ScrubCounts, ScrubDamage, VolumeOptions, WriteMode};
 use sfs_core::{Error, Volume};
-use sfs_device::Event;
-use sfs_fsck::{Finding, FsckError};
+use sfs_device::{Device, Event};
+use sfs_fsck::{Finding, FsckError, RepairOptions};
 
 use crate::crash::{Crash, RequestEffect, epochs};
 use crate::image::CowImage;
 use crate::model::digest::{Digest, of_reference};
-use crate::model::fixture::{FILE, tight_with};
+use crate::model::fixture::{FILE, after, tight_with};
 use crate::model::operation::VolumeOperation;
 use crate::model::random::SplitMix64;
 use crate::model::reference::ReferenceNode;
 use crate::recorded_run::{RecordedRun, RunRecorder, RunState};
 use crate::version_1::{self, OpenDecision};
+use crate::wear_floor::WearFloor;
 
 /// Number of crashes of the recovery, and of the writes after it, that are checked for each state.
 const RECRASHES: usize = 1;
 
 /// One in about this many recovered volumes is scrubbed.
 const SCRUB_SHARE: u64 = 8;
+
+/// One in this many states is also damaged and repaired.
+const REPAIR_ODDS: u64 = 32;
 
 /// Violation of the durability contract.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +104,12 @@ pub enum Violation {
     /// The volume has a number of segments that the run cannot have left.
     #[error("the volume has {0} segments, which it never had since the last operation")]
     Size(u32),
+    /// The wear ledger or the erase cycles have less than the last durable checkpoint.
+    #[error("the wear has {0}")]
+    Wear(String),
+    /// After a repair they have less than before.
+    #[error("after a repair the wear has {0}")]
+    WearAfterRepair(String),
     /// A version 1 program uses the volume, although the volume has changed.
     #[error("version 1 accepts the volume, although it has changed")]
     TakenByVersion1,
@@ -179,6 +190,10 @@ fn recover(
     let remembered = recorder.pair.volume().remembered();
     if !remembered.is_empty() {
         return Err(Violation::Remembered(remembered));
+    }
+    let floor = recorded.wear_floor(crash);
+    if let Some(less) = floor.missing_in(&WearFloor::of(recorder.pair.volume())) {
+        return Err(Violation::Wear(less));
     }
     match recorder.pair.volume().audit() {
         Ok(discrepancies) if discrepancies.is_empty() => Ok(recorder),
@@ -352,7 +367,48 @@ fn write_on(mut recorder: RunRecorder, random: &mut SplitMix64) -> Result<Record
     recorder.step(&VolumeOperation::Reopen { close: random.one_in(2) });
     // The remount has read the data, so fsck checks the metadata only.
     check_volume(&recorder.image(), false)?;
+    // Of its own, so that the other choices stay as they are.
+    if random.clone().one_in(REPAIR_ODDS) {
+        check_repair(&recorder)?;
+    }
     Ok(recorder.end())
+}
+
+/// Damages a block of data in a copy of the closed volume, repairs it, and checks that the repair keeps the wear.
+fn check_repair(recorder: &RunRecorder) -> Result<(), Violation> {
+    let image = recorder.image();
+    let volume = recorder.pair.volume();
+    let (id, layout) = (volume.superblock().volume(), volume.layout());
+    let floor = match Volume::open(Arc::new(image.clone()), read_only(), after(0)) {
+        Ok(volume) => WearFloor::of(&volume),
+        Err(error) => return Err(Violation::NoMount(error)),
+    };
+    for segment in 0..layout.segment_count {
+        let at = layout.segment_address(segment);
+        let chunk = ChunkSummary::decode(&image.block(at)[..], id, at);
+        let is_data = |entry: &SummaryEntry| matches!(entry, SummaryEntry::Data { .. });
+        let Ok(position) = chunk.map(|chunk| chunk.entries.iter().position(is_data)) else {
+            continue;
+        };
+        let Some(position) = position else { continue };
+        let damaged = image.clone();
+        damaged.edit(at + 1 + position as u64, |bytes| bytes[100] ^= 1);
+        if check_volume(&damaged, true).is_ok() {
+            continue;
+        }
+        let device: Arc<dyn Device> = Arc::new(damaged.clone());
+        let options = RepairOptions { data: true, preen: false, now: after(0) };
+        let mut proceed = |_| ControlFlow::Continue(());
+        sfs_fsck::repair(&device, &options, &mut proceed).map_err(Violation::NoVolume)?;
+        let repaired = Volume::open(device, read_only(), after(0)).map_err(Violation::NoMount)?;
+        let less = floor.missing_in(&WearFloor::of(&repaired));
+        return less.map_or(Ok(()), |less| Err(Violation::WearAfterRepair(less)));
+    }
+    Ok(())
+}
+
+fn read_only() -> VolumeOptions {
+    VolumeOptions { read_only: true, ..VolumeOptions::default() }
 }
 
 /// Draws a crash of a recorded run.

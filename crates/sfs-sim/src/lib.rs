@@ -21,3 +21,4 @@ pub mod scenario;
 pub mod shrink;
 pub mod silent_faults;
 pub mod version_1;
+pub mod wear_floor;

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use sfs_core::Error;
-use sfs_core::format::Label;
+use sfs_core::format::{DataLayout, Label};
 use sfs_core::request::VolumeOptions;
 use sfs_device::{Event, Keep, RecordingDevice};
 
@@ -17,6 +17,7 @@ use crate::model::digest::{Digest, capture, of_reference};
 use crate::model::operation::VolumeOperation;
 use crate::model::pair::VolumePair;
 use crate::model::reference::Reference;
+use crate::wear_floor::WearFloor;
 
 /// Part of the state that is durable when an operation returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub struct RunState {
     segments: u32,
     /// Part of the state that the operation made durable.
     pub synced: Synced,
+    /// Wear that the last durable checkpoint has at least.
+    wear: Arc<WearFloor>,
     /// Number of requests to the device before the operation began.
     started: usize,
     /// Number of requests when the operation returned.
@@ -96,6 +99,11 @@ impl RecordedRun {
         self.states[self.range(crash, |_| true)].iter().map(|state| state.segments)
     }
 
+    /// Returns the wear that a mount finds at least after `crash`.
+    pub fn wear_floor(&self, crash: &Crash) -> &WearFloor {
+        &self.states[*self.range(crash, |_| true).start()].wear
+    }
+
     /// Returns whether the operation of `state` had returned before the crash.
     pub fn is_done(crash: &Crash, state: &RunState) -> bool {
         state.done <= crash.epoch.end
@@ -122,6 +130,10 @@ pub struct RunRecorder {
     /// The volume and its reference.
     pub pair: VolumePair,
     states: Vec<RunState>,
+    /// Wear when the last operation returned.
+    wear: WearFloor,
+    /// Number of checkpoints of this mount when the last operation returned.
+    checkpoints: u64,
 }
 
 impl RunRecorder {
@@ -156,8 +168,12 @@ impl RunRecorder {
     ) -> Result<Self, Error> {
         let device = Arc::new(RecordingDevice::new(base.clone(), Keep::Contents));
         let pair = VolumePair::open(device.clone(), options, millis, reference)?;
-        let states = vec![state(&pair, Synced::Everything, 0, 0)];
-        Ok(Self { base, device, pair, states })
+        let checkpoints = pair.volume().counters().checkpoints;
+        let wear = WearFloor::of(pair.volume());
+        // The mount may have lacked the space for a checkpoint.
+        let floor = if checkpoints > 0 { wear.clone() } else { WearFloor::default() };
+        let states = vec![state(&pair, Synced::Everything, (0, 0), Arc::new(floor))];
+        Ok(Self { base, device, pair, states, wear, checkpoints })
     }
 
     /// Makes the writes of the mount part of the durable base, so that no crash state is made of them.
@@ -180,7 +196,14 @@ impl RunRecorder {
         if done > started {
             self.pair.reference.forget_replaced();
         }
-        self.states.push(state(&self.pair, synced, started, done));
+        let is_mount = matches!(operation, VolumeOperation::Reopen { .. });
+        let mut floor = self.next_floor(is_mount);
+        // Blocks that are overwritten in place are not counted again after a crash.
+        let is_log = self.pair.volume().superblock().data_layout == DataLayout::Log;
+        if synced == Synced::Everything && is_log {
+            Arc::make_mut(&mut floor).raise_erases(&self.wear);
+        }
+        self.states.push(state(&self.pair, synced, (started, done), floor));
     }
 
     /// Unmounts the volume.
@@ -192,7 +215,23 @@ impl RunRecorder {
         let started = self.device.event_count();
         self.pair.volume().close().expect("the volume closes");
         let done = self.device.event_count();
-        self.states.push(state(&self.pair, Synced::Everything, started, done));
+        let floor = self.next_floor(false);
+        self.states.push(state(&self.pair, Synced::Everything, (started, done), floor));
+    }
+
+    /// Returns the wear that the last checkpoint has at least, after an operation, which may be a mount.
+    fn next_floor(&mut self, is_mount: bool) -> Arc<WearFloor> {
+        let before = std::mem::replace(&mut self.wear, WearFloor::of(self.pair.volume()));
+        let earlier = if is_mount { 0 } else { self.checkpoints };
+        self.checkpoints = self.pair.volume().counters().checkpoints;
+        let last = self.states.last().map(|state| state.wear.clone()).unwrap_or_default();
+        match self.checkpoints > earlier {
+            // The checkpoint of a mount has all that was found.
+            true if is_mount => Arc::new(self.wear.clone()),
+            // The checkpoint was written in the operation, and has what was counted before.
+            true => Arc::new(before.of_segments(&self.wear)),
+            false => last,
+        }
     }
 
     /// Returns the current content of the device.
@@ -206,9 +245,14 @@ impl RunRecorder {
     }
 }
 
-fn state(pair: &VolumePair, synced: Synced, started: usize, done: usize) -> RunState {
+fn state(
+    pair: &VolumePair,
+    synced: Synced,
+    (started, done): (usize, usize),
+    wear: Arc<WearFloor>,
+) -> RunState {
     let reference = pair.reference.clone();
     let digest = of_reference(&reference);
     let segments = pair.volume().layout().segment_count;
-    RunState { reference, digest, segments, synced, started, done }
+    RunState { reference, digest, segments, synced, wear, started, done }
 }

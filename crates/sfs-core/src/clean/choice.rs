@@ -30,6 +30,8 @@ pub(super) enum Choice {
     Emptiest,
     /// The withheld segments of a volume that shrinks.
     Withheld,
+    /// The least used segment, if the most used one has had this many erase cycles more.
+    LeastUsed(u16),
 }
 
 /// State of the volume and of the cleaner in which a victim is chosen.
@@ -96,6 +98,28 @@ impl Candidates<'_> {
         };
         let victim = self.metadata.usage.withheld_in_use().find(is_fit);
         Chosen { victim: victim.map(|(segment, _)| segment), has_waiting: has_waiting.get() }
+    }
+
+    /// Chooses the least used segment that holds data, if its erase cycles are more than `bound` behind those of the most used
+    /// segment. The segment that is opened next must have had half as many more: data that is moved to a block as little
+    /// used would only be moved again.
+    pub(super) fn least_used(&self, bound: u16) -> Chosen {
+        let has_waiting = Cell::new(false);
+        let entries = self.metadata.usage.entries();
+        let most = entries.iter().map(|entry| entry.erases).max().unwrap_or(0);
+        let next = self.metadata.usage.clean().next();
+        let next = next.map_or(0, |segment| self.metadata.usage.entry(segment).erases);
+        let is_behind = |entry: &UsageEntry| {
+            most - entry.erases > bound && next.saturating_sub(entry.erases) > bound / 2
+        };
+        let fit = (0..).zip(entries).filter(|(segment, entry)| {
+            entry.state == SegmentState::Sealed
+                && is_behind(entry)
+                && !self.excluded.is_taken(*segment)
+                && self.is_fit(*segment, &has_waiting)
+        });
+        let victim = fit.min_by_key(|(_, entry)| entry.erases).map(|(segment, _)| segment);
+        Chosen { victim, has_waiting: has_waiting.get() }
     }
 
     /// Returns whether `segment` is neither excluded nor waiting for a checkpoint. Sets

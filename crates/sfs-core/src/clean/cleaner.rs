@@ -5,7 +5,7 @@
 //! chooses the victims; `watermarks` decides when to clean.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use sfs_device::{BLOCK_SIZE, Block};
@@ -155,6 +155,8 @@ pub(crate) struct Cleaner {
     /// `true` if victims with nodes were left out of the last choice, because too many nodes are dirty.
     waits_for_checkpoint: AtomicBool,
     observer: ObserverSlot,
+    /// Number of openings of segments when the wear was last levelled.
+    levelled: AtomicU64,
 }
 
 /// Components that the cleaner uses.
@@ -193,6 +195,7 @@ impl Cleaner {
             dirty_nodes_max: (cache_bytes / BLOCK_SIZE / CACHES_PER_DIRTY).max(DIRTY_NODES_MIN),
             waits_for_checkpoint: AtomicBool::new(false),
             observer: ObserverSlot::default(),
+            levelled: AtomicU64::new(0),
         }
     }
 
@@ -270,6 +273,22 @@ impl Cleaner {
     /// Reads a round of withheld segments.
     pub(crate) fn read_withheld(&self, head_room_blocks: usize) -> CleaningRound {
         self.read_round_of(Choice::Withheld, head_room_blocks)
+    }
+
+    /// Reads a round of one segment: the least used one, if it is more than `bound` erase cycles behind the most used
+    /// one. The round is empty if there is none, or if no segment was opened since the last call.
+    pub(crate) fn read_least_used(&self, bound: u16, head_room_blocks: usize) -> CleaningRound {
+        let mut round = CleaningRound { head_room_blocks, ..CleaningRound::default() };
+        let opened = self.metadata.read().usage.opened_count();
+        if self.levelled.swap(opened, Ordering::Relaxed) == opened {
+            return round;
+        }
+        if self.take_victim(&mut round, Choice::LeastUsed(bound)) {
+            while !round.unread.is_empty() {
+                self.read_part(&mut round);
+            }
+        }
+        round
     }
 
     fn read_round_of(&self, choice: Choice, head_room_blocks: usize) -> CleaningRound {
@@ -393,6 +412,7 @@ impl Cleaner {
             Choice::Policy => candidates.best(),
             Choice::Emptiest => candidates.emptiest(),
             Choice::Withheld => candidates.withheld(),
+            Choice::LeastUsed(bound) => candidates.least_used(bound),
         };
         self.waits_for_checkpoint.store(has_waiting, Ordering::Relaxed);
         let victim = candidates.generation(victim?);
@@ -473,6 +493,7 @@ impl Cleaner {
             } else if self.is_live(live) {
                 // Moving the block would hide the damage behind a new checksum.
                 self.health.note_error(ErrorKind::Data, address);
+                self.health.note_misplaced(memory.block(), self.superblock.volume(), address);
                 self.note_damage(round, BlockDamage::Data);
             }
         }

@@ -118,6 +118,23 @@ impl CheckpointRecord {
             && counts.iter().all(|count| *count < COUNT_KEPT_MAX)
     }
 
+    /// Returns the length of the slot's bytes, a multiple of the block size.
+    pub fn encoded_len(&self) -> usize {
+        self.content_len().next_multiple_of(BLOCK_SIZE)
+    }
+
+    /// Returns the number of bytes in the last block behind the record.
+    pub fn spare_len(&self) -> usize {
+        self.encoded_len() - self.content_len()
+    }
+
+    fn content_len(&self) -> usize {
+        let mut bytes = vec![0; HEADER_LEN];
+        codec::append(self, &mut bytes);
+        self.extensions.append_to(&mut bytes);
+        bytes.len()
+    }
+
     /// Returns the slot's bytes: whole blocks, as few as hold the record.
     pub fn encode(&self, volume: u64, address: u64) -> Vec<u8> {
         let mut bytes = vec![0; HEADER_LEN];

@@ -307,6 +307,12 @@ impl ChunkSummary {
             .is_ok_and(|(raw, _)| raw.magic == MAGIC && raw.volume.get() == volume)
     }
 
+    /// Returns the address in bytes that begin like a summary of volume `volume`; `None` for others.
+    pub(super) fn address_of(first: &[u8], volume: u64) -> Option<u64> {
+        let (raw, _) = RawHeader::ref_from_prefix(first).ok()?;
+        Self::begins(first, volume).then(|| raw.address.get())
+    }
+
     /// Returns the era in a summary whose first block is `first`. The checksum is not verified here.
     pub fn era_of(first: &[u8]) -> LogEra {
         let raw = RawHeader::read_from_prefix(first).ok();

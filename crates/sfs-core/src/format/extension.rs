@@ -61,6 +61,13 @@ pub struct Extension {
     pub bytes: Vec<u8>,
 }
 
+impl Extension {
+    /// Returns the length of a record with `content_len` bytes of content in an area.
+    pub fn len_of(content_len: usize) -> usize {
+        HEADER_LEN + content_len
+    }
+}
+
 /// Tag of the record of remembered errors.
 pub(super) const ERRORS_TAG: u16 = 1;
 
@@ -73,8 +80,12 @@ pub(super) const RESERVATIONS_TAG: u16 = 3;
 /// Tag of the record with the number of segments in the usage table.
 pub(super) const TABLE_SEGMENTS_TAG: u16 = 6;
 
+/// Tag of the wear ledger.
+pub(super) const WEAR_TAG: u16 = 7;
+
 /// Tags that this program knows.
-const KNOWN: [u16; 4] = [ERRORS_TAG, FILE_COUNT_TAG, RESERVATIONS_TAG, TABLE_SEGMENTS_TAG];
+const KNOWN: [u16; 5] =
+    [ERRORS_TAG, FILE_COUNT_TAG, RESERVATIONS_TAG, TABLE_SEGMENTS_TAG, WEAR_TAG];
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

@@ -27,6 +27,10 @@ pub enum ErrorKind {
     Flush,
     /// A read failed or returned wrong data, and succeeded when it was repeated.
     Retry,
+    /// Writing has long taken much longer than when the device was new.
+    SlowWrite,
+    /// A block holds what was written to another one: the device has less capacity than it states, or confuses addresses.
+    Misplaced,
     /// A kind that only a newer program knows, by its code.
     Unknown(u32),
 }
@@ -45,6 +49,8 @@ impl ErrorKind {
             Self::Usage => 8,
             Self::Flush => 9,
             Self::Retry => 10,
+            Self::SlowWrite => 11,
+            Self::Misplaced => 12,
             Self::Unknown(code) => code,
         }
     }
@@ -62,6 +68,8 @@ impl ErrorKind {
             8 => Self::Usage,
             9 => Self::Flush,
             10 => Self::Retry,
+            11 => Self::SlowWrite,
+            12 => Self::Misplaced,
             other => Self::Unknown(other),
         }
     }
@@ -94,13 +102,20 @@ impl ErrorKind {
     pub fn is_corruption(self) -> bool {
         match self {
             Self::Data | Self::Tree | Self::Log | Self::Volume | Self::Item | Self::Usage => true,
-            Self::Write | Self::Read | Self::Flush | Self::Retry | Self::Unknown(_) => false,
+            Self::Write | Self::Read | Self::Flush | Self::Retry | Self::SlowWrite => false,
+            // The damage that showed it is counted, too.
+            Self::Misplaced | Self::Unknown(_) => false,
         }
     }
 
     /// Returns whether only a check that reads all data can clear the error.
     pub fn concerns_data(self) -> bool {
-        matches!(self, Self::Data | Self::Read | Self::Retry | Self::Unknown(_))
+        match self {
+            Self::Data | Self::Read | Self::Retry => true,
+            Self::SlowWrite | Self::Misplaced | Self::Unknown(_) => true,
+            Self::Write | Self::Flush | Self::Tree | Self::Log => false,
+            Self::Volume | Self::Item | Self::Usage => false,
+        }
     }
 
     /// Returns the name of the kind in JSON; `None` if only a newer program knows the kind.
@@ -116,13 +131,15 @@ impl ErrorKind {
             Self::Usage => "usage",
             Self::Flush => "flush",
             Self::Retry => "retry",
+            Self::SlowWrite => "slow_write",
+            Self::Misplaced => "misplaced",
             Self::Unknown(_) => return None,
         })
     }
 
     /// Returns the kind with this name.
     pub fn of_name(name: &str) -> Option<Self> {
-        (1..=10).map(Self::of_code).find(|kind| kind.name() == Some(name))
+        (1..=12).map(Self::of_code).find(|kind| kind.name() == Some(name))
     }
 
     /// Returns a description of the kind for people.
@@ -138,6 +155,8 @@ impl ErrorKind {
             Self::Usage => "damaged usage entry",
             Self::Flush => "flush that the device failed",
             Self::Retry => "read that succeeded only when repeated",
+            Self::SlowWrite => "512 MiB that were written far slower than at first",
+            Self::Misplaced => "block with the content of another one",
             Self::Unknown(_) => "error of a kind that a newer program knows",
         }
     }

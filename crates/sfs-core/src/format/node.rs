@@ -107,6 +107,14 @@ impl NodeHeader {
             .is_ok_and(|(raw, _)| raw.magic == MAGIC && raw.volume.get() == volume)
     }
 
+    /// Returns the address in a whole node of volume `volume`; `None` for other bytes.
+    pub(super) fn address_of(bytes: &[u8; BLOCK_SIZE], volume: u64) -> Option<u64> {
+        let (raw, _) = RawHeader::ref_from_prefix(bytes).ok()?;
+        let is_node =
+            Self::begins(bytes, volume) && raw.checksum.get() == crc32c::crc32c(&bytes[UNSUMMED..]);
+        is_node.then(|| raw.address.get())
+    }
+
     /// Verifies a node that was read through `pointer`: magic number, checksum (of header and pointer),
     /// volume, address, and range of the checkpoint number. The items are not checked.
     ///

@@ -86,7 +86,13 @@ pub struct UsageEntry {
     /// Clean segments are opened in the order of this number, then of the segment number. Open, Sealed and InPlace:
     /// the chunk at which the segment was opened.
     pub stamp: u64,
+    /// Erase cycles: number of times that the segment was taken into use, and in a segment of data in place once more for
+    /// as many overwritten blocks as it has. The count ends at [`ERASES_MAX`].
+    pub erases: u16,
 }
+
+/// Highest count of erase cycles.
+pub const ERASES_MAX: u16 = u16::MAX;
 
 /// Length of an encoded entry in bytes.
 const RAW_LEN: usize = 40;
@@ -97,7 +103,7 @@ struct RawUsage {
     live_blocks: U32,
     state: u8,
     group: u8,
-    reserved: U16,
+    erases: U16,
     write_count_sum: U64,
     modified_sum: U64,
     opened: U32,
@@ -119,6 +125,7 @@ impl UsageEntry {
         opened: 0,
         sealed: 0,
         stamp: 0,
+        erases: 0,
     };
 
     /// Returns the group of the segment's data; `None` for a segment of tree nodes.
@@ -134,7 +141,7 @@ impl UsageEntry {
                 live_blocks: entry.live_blocks.into(),
                 state: entry.state as u8,
                 group: entry.head.0,
-                reserved: U16::ZERO,
+                erases: entry.erases.into(),
                 write_count_sum: entry.write_count_sum.into(),
                 modified_sum: entry.modified_sum.into(),
                 opened: entry.opened.into(),
@@ -164,6 +171,7 @@ impl UsageEntry {
                 opened: raw.opened.get(),
                 sealed: raw.sealed.get(),
                 stamp: raw.stamp.get(),
+                erases: raw.erases.get(),
             })
         };
         raws.iter().map(decode).collect::<Option<_>>().ok_or(wrong(CorruptionKind::Value))

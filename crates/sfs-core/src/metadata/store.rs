@@ -233,7 +233,10 @@ impl MetadataStore {
                 return Ok(());
             }
             // A device error is counted where it occurs.
-            Err(Error::Corrupt(damage)) => return Err(self.health.counted(damage.into())),
+            Err(Error::Corrupt(damage)) => {
+                self.note_if_misplaced(node.pointer.address);
+                return Err(self.health.counted(damage.into()));
+            }
             other => other?,
         };
         if self.unread.lock().remove(&node.pointer.address).is_some() {
@@ -251,6 +254,14 @@ impl MetadataStore {
         self.counters.nodes_read.fetch_add(1, Ordering::Relaxed);
         let tolerance = self.superblock.tolerance();
         Ok(VerifiedNode::decode(*block, self.superblock.volume(), node, tolerance)?)
+    }
+
+    /// Looks once more at a block that is no sound node.
+    fn note_if_misplaced(&self, address: u64) {
+        let mut block = Box::new(Block([0; BLOCK_SIZE]));
+        if self.io.read(address, std::slice::from_mut(&mut *block)).is_ok() {
+            self.health.note_misplaced(&block, self.superblock.volume(), address);
+        }
     }
 
     /// Counts a failed attempt to read the node at `address`; returns whether it was the last one.

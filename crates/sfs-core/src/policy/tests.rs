@@ -41,6 +41,7 @@ fn segments() -> impl Strategy<Value = Vec<UsageEntry>> {
             opened,
             sealed,
             stamp: 0,
+            erases: 0,
         });
     prop::collection::vec(segment, 0..40)
 }

@@ -106,6 +106,7 @@ impl Components {
         let placed =
             (0..count).map(|n| (ino, block + n, Mapping::in_place(address + u64::from(n))));
         self.map_found(&placed.collect::<Vec<_>>(), sequence)?;
+        self.wear.add_recovered_in_place(count.into());
         // Other deltas may have mapped blocks of the same segment.
         let live = segment.map_or(0, |at| self.metadata.read().usage.entry(at).live_blocks);
         match live <= self.superblock.layout().segment_blocks {

@@ -13,6 +13,7 @@ use crate::log::{ChunkReader, LogState, LogWriter};
 use crate::metadata::{Metadata, MetadataStore};
 use crate::policy::{self, GroupingPolicy, SingleGroup, VictimPolicy};
 use crate::request::VolumeOptions;
+use crate::wear::WearRecorder;
 use crate::writeback::data_layout::{LayoutBehaviour, behaviour_of};
 use crate::writeback::{BatchBuilder, Checkpointer, CheckpointerParts, Resolver};
 use crate::{Error, Result};
@@ -23,6 +24,7 @@ pub(crate) struct Components {
     pub(crate) superblock: Arc<OpenSuperblock>,
     pub(crate) options: VolumeOptions,
     pub(crate) counters: Arc<AtomicCounters>,
+    pub(crate) wear: Arc<WearRecorder>,
     pub(crate) health: Arc<Health>,
     pub(crate) superblocks: Arc<SuperblockStore>,
     pub(crate) io: Arc<VolumeDevice>,
@@ -41,19 +43,25 @@ pub(crate) struct Components {
 }
 
 impl Components {
-    /// Assembles the components of the volume on `device`, from the state of its log and its
-    /// metadata.
+    /// Assembles the components of the volume on `device`, from the state of its log, the number of bytes that
+    /// went to the device so far, and its metadata.
     pub(crate) fn new(
         device: Arc<dyn Device>,
         copies: SuperblockCopies,
         options: VolumeOptions,
-        log: LogState,
+        (log, device_bytes_before): (LogState, u64),
         mut metadata: Metadata,
     ) -> Self {
         let superblock = Arc::new(OpenSuperblock::new(copies.current().clone()));
         metadata.tolerance = superblock.tolerance();
         let next_sequence = log.next_sequence;
         let counters = Arc::new(AtomicCounters::default());
+        let wear = Arc::new(WearRecorder::new(
+            counters.clone(),
+            superblock.opened(),
+            &log.extensions,
+            device_bytes_before,
+        ));
         let health = Arc::new(Health::new(&log.extensions, superblock.opened().failure, &options));
         let superblocks = Arc::new(SuperblockStore::new(device.clone(), health.clone(), copies));
         let io = Arc::new(VolumeDevice::new(device, health.clone(), counters.clone()));
@@ -97,11 +105,13 @@ impl Components {
             io: io.clone(),
             health: health.clone(),
             counters: counters.clone(),
+            wear: wear.clone(),
         }));
         Self {
             superblock,
             options,
             counters,
+            wear,
             health,
             superblocks,
             io,

@@ -42,7 +42,6 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
         mount_count: 0,
         era: LogEra::UNKNOWN,
         user_bytes_before: 0,
-        device_bytes_before: 0,
         extensions: Extensions::default(),
     };
     let options = VolumeOptions { discard: false, ..VolumeOptions::default() };
@@ -50,7 +49,7 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
     let policies = policies(&options, superblock.data_layout, &layout)?;
     let metadata = Metadata::new(Tree::new(), usage, FIRST_INO, policies);
     let copies = SuperblockCopies::new(superblock.clone());
-    let components = Components::new(device.clone(), copies, options, log, metadata);
+    let components = Components::new(device.clone(), copies, options, (log, 0), metadata);
     fill_first_tree(&components, root);
     let checkpointer = &components.checkpointer;
     let checkpoint = checkpointer.checkpoint(&mut components.log.lock(), CheckpointReason::Format);

@@ -85,7 +85,6 @@ impl Recovery {
             mount_count: record.mount_count + u64::from(writes),
             era: LogEra::UNKNOWN,
             user_bytes_before: record.user_bytes_written,
-            device_bytes_before: record.device_bytes_written,
             extensions: record.extensions.repeated(),
         };
         let tree = Tree::open(record.root(), record.root_level);
@@ -95,9 +94,11 @@ impl Recovery {
         let mut metadata = Metadata::new(tree, usage, record.next_ino, policies);
         metadata.set_file_count(FileCount::of(&record.extensions));
         metadata.set_reserved(reserved_totals(&record, &layout)?);
-        let components = Components::new(device, copies, options, log, metadata);
+        let components =
+            Components::new(device, copies, options, (log, record.device_bytes_written), metadata);
         components.health.set_time(now);
-        if components.health.remembered().is_damaged {
+        components.wear.set_time(now);
+        if components.health.remembered().is_damaged || components.wear.is_damaged() {
             let slot = layout.slots[(record.number % 2) as usize];
             components.health.note_error(ErrorKind::Volume, slot);
         }

@@ -13,13 +13,14 @@ use super::components::{Components, policies};
 use crate::format::{
     CheckpointRecord, Corruption, CorruptionKind, DataLayout, FIRST_INO, FileCount, Group, Head,
     History, ItemKind, Key, LogEra, Mapping, MappingRun, NodePointer, Reservation, SegmentState,
-    Structure, SummaryEntry, Superblock, UsageEntry, usage_key,
+    Structure, SummaryEntry, Superblock, Timestamp, UsageEntry, WearLedger, usage_key,
 };
 use crate::health::SuperblockCopies;
 use crate::io::Append;
 use crate::log::{Batch, Heads, LogState};
 use crate::memory::BlockRef;
 use crate::metadata::Metadata;
+use crate::mutant::{Mutant, mutated};
 use crate::request::VolumeOptions;
 use crate::segments::InPlaceAllocator;
 use crate::segments::{SegmentBudget, UsageTable};
@@ -88,9 +89,11 @@ impl Rebuild {
             mount_count: record.mount_count.saturating_add(1),
             era: LogEra::UNKNOWN,
             user_bytes_before: record.user_bytes_written,
-            device_bytes_before: record.device_bytes_written,
             extensions: record.extensions.repeated(),
         };
+        if mutated(Mutant::LedgerForgottenByRepair) {
+            log.extensions.remove(WearLedger::TAG);
+        }
         log.begin_era();
         let options = VolumeOptions { discard: false, ..VolumeOptions::default() };
         let shift = superblock.tick_shift;
@@ -104,11 +107,17 @@ impl Rebuild {
         let mut metadata = Metadata::new(Tree::new(), usage, record.next_ino, policies);
         metadata.set_file_count(Some(FileCount(0)));
         let copies = SuperblockCopies::new(superblock.clone());
-        let components = Components::new(device, copies, options, log, metadata);
+        let components =
+            Components::new(device, copies, options, (log, record.device_bytes_written), metadata);
         components.metadata.write().restore_policies(&record.policies);
         let rebuild = Self { components };
         rebuild.fill_usage()?;
         Ok(rebuild)
+    }
+
+    /// Sets the time for the day of the ledger on which the bytes of the repair count.
+    pub fn set_time(&self, now: Timestamp) {
+        self.components.wear.set_time(now);
     }
 
     /// Puts items for the usage table into the tree: a checkpoint overwrites these items and adds none.
@@ -327,6 +336,7 @@ fn emptied(usage: &[UsageEntry]) -> Vec<UsageEntry> {
         live_blocks: 0,
         write_count_sum: 0,
         modified_sum: 0,
+        erases: if mutated(Mutant::EraseForgottenByRepair) { 0 } else { entry.erases },
         state: match entry.state {
             SegmentState::Clean | SegmentState::Bad | SegmentState::InPlace => entry.state,
             _ => SegmentState::Sealed,

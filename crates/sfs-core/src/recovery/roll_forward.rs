@@ -94,6 +94,7 @@ impl Components {
     ) -> Result<NextCheckpoint> {
         let mut next = NextCheckpoint::None;
         while let Some((batch, end)) = self.next_batch(LogCursor::end_of(log))? {
+            self.wear.add_recovered(&batch);
             if let Some(of) = self.chunks.checkpoint_of(&batch[0])? {
                 if of == number {
                     next = NextCheckpoint::begun_or_lost(is_damaged && self.is_followed(&end)?);
@@ -184,6 +185,9 @@ impl Components {
         let mut metadata = self.metadata.write();
         let opened = metadata.usage.open(head, log.next_sequence);
         assert_eq!(opened, Some(segment), "the search follows the order of allocation");
+        if mutated(Mutant::EraseUnreplayed) {
+            metadata.usage.uncount_erase(segment);
+        }
         log.heads.switch(head, segment, &mut metadata.usage);
         Ok(())
     }

@@ -30,6 +30,9 @@ pub struct VolumeOptions {
     pub remainder: Remainder,
     /// `true` if the background does not clean during requests unless segments are short.
     pub yield_cleaning: bool,
+    /// Difference between the erase cycles of the most used segment and of one with data that never changes from which on that
+    /// data is moved (static wear levelling); `None` if it is never moved. For flash without a controller that levels wear.
+    pub wear_levelling: Option<u16>,
     /// Time at which a Drained segment becomes Clean.
     pub release: Release,
     /// Reaction to damage on the device.
@@ -104,6 +107,7 @@ impl Default for VolumeOptions {
             victim: None,
             remainder: Remainder::Pure,
             yield_cleaning: true,
+            wear_levelling: None,
             release: Release::Durable,
             on_error: ErrorReaction::Continue,
             access_times: AccessTimePolicy::Relative,

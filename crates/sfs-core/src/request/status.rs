@@ -3,7 +3,7 @@
 use sfs_device::BLOCK_SIZE;
 
 use super::options::ErrorReaction;
-use crate::format::{Head, Remembered, SegmentState};
+use crate::format::{Head, Remembered, SegmentState, WearLedger};
 
 /// The space of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,8 @@ pub struct SegmentStatus {
     pub modified: Option<u32>,
     /// Hotness of the live data, in writes a tick (SFS, section 3.2); `None` likewise.
     pub hotness: Option<f64>,
+    /// Number of erase cycles since the volume was made.
+    pub erases: u16,
 }
 
 /// The states of neighbouring segments at one time.
@@ -143,6 +145,32 @@ pub struct GroupStatus {
     pub live_blocks: u64,
     /// Centre of the group, if the grouping policy has centres (see [`crate::policy::GroupingPolicy::centres`]).
     pub centre: Option<f64>,
+}
+
+/// Wear of the device since the volume was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wear {
+    /// Bytes by origin and by day.
+    pub ledger: WearLedger,
+    /// Number of bytes written to the device; more than the ledger has if a program without a ledger has written, too.
+    pub device_bytes: u64,
+    /// Number of bytes of the volume.
+    pub volume_bytes: u64,
+    /// Erase cycles of the segments.
+    pub erases: Erases,
+}
+
+/// Erase cycles: numbers of times that segments were taken into use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Erases {
+    /// Number of segments.
+    pub segments: u32,
+    /// Sum over all segments.
+    pub total: u64,
+    /// Count of the most used segment; see [`ERASES_MAX`](crate::format::ERASES_MAX).
+    pub max: u16,
+    /// Number of the most used segment.
+    pub max_segment: u32,
 }
 
 /// Totals over all mounts of a volume, from its last checkpoint.

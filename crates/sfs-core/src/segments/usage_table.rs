@@ -27,11 +27,12 @@ mod clean_queue;
 mod coherence;
 mod in_place_data;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::format::{
     COUNT_MAX, Head, History, Layout, Mapping, SegmentState, USAGE_PER_ITEM, UsageEntry,
 };
+use crate::mutant::{Mutant, mutated};
 use crate::segments::{InPlaceAllocator, WriteClock};
 
 use changed_segments::ChangedSegments;
@@ -71,6 +72,10 @@ pub(crate) struct UsageTable {
     withheld_clean: usize,
     /// Number of InPlace segments.
     in_place_segments: u32,
+    /// Number of times that a segment was opened since the mount.
+    opened_count: u64,
+    /// Numbers of blocks that were overwritten in InPlace segments since the last whole segment of them was counted.
+    overwritten: BTreeMap<u32, u32>,
     /// Allocator of the blocks of InPlace segments; `None` until their live blocks are known.
     allocator: Option<InPlaceAllocator>,
 }
@@ -121,6 +126,8 @@ impl UsageTable {
             withheld_from: None,
             withheld_clean: 0,
             in_place_segments,
+            opened_count: 0,
+            overwritten: BTreeMap::new(),
             allocator: None,
         }
     }
@@ -136,6 +143,7 @@ impl UsageTable {
         (self.withheld_from, self.withheld_clean) = (None, 0);
         self.clean = CleanQueue::new(&self.entries);
         self.recent.retain(|segment| *segment < new);
+        self.overwritten.retain(|segment, _| *segment < new);
         self.dirty_items.retain(|item| *item < new.div_ceil(USAGE_PER_ITEM));
         if old != new {
             // The last old item has more or fewer entries now.
@@ -161,6 +169,11 @@ impl UsageTable {
 
     pub(crate) fn entries(&self) -> &[UsageEntry] {
         &self.entries
+    }
+
+    /// Returns how often a segment was opened since the mount.
+    pub(crate) fn opened_count(&self) -> u64 {
+        self.opened_count
     }
 
     /// Returns the number of live blocks, tree nodes included.
@@ -248,12 +261,20 @@ impl UsageTable {
         }
         let segment = self.clean.pop_first()?;
         self.recent.insert(segment);
+        self.opened_count += 1;
         let opened = self.clock.now();
         let entry = self.edit(segment);
         assert!(entry.state == SegmentState::Clean && entry.live_blocks == 0);
         let state = SegmentState::Open;
-        *entry = UsageEntry { state, head, opened, stamp: sequence, ..UsageEntry::NEW };
+        let before = if mutated(Mutant::EraseForgotten) { 0 } else { entry.erases };
+        let erases = before.saturating_add(1);
+        *entry = UsageEntry { state, head, opened, stamp: sequence, erases, ..UsageEntry::NEW };
         Some(segment)
+    }
+
+    /// Takes back an erase cycle: a deliberate bug.
+    pub(crate) fn uncount_erase(&mut self, segment: u32) {
+        self.edit(segment).erases -= 1;
     }
 
     /// Ends the appends to `segment`. Blocks of the last batch may not be counted yet, so the segment is not
@@ -387,6 +408,9 @@ impl UsageTable {
         let entry = self.edit(segment);
         entry.state = SegmentState::Clean;
         entry.stamp = stamp;
+        if mutated(Mutant::EraseLostByRelease) {
+            entry.erases = 0;
+        }
         self.clean.insert(&self.entries, segment);
         true
     }

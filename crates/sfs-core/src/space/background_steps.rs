@@ -99,7 +99,7 @@ impl SpaceControl {
         };
         let Some(mut round) = self.cleaner.try_lock_round() else { return Ok(None) };
         if urgency == Urgency::None && round.is_empty() {
-            return Ok(None);
+            return self.level_wear();
         }
         let may_yield = self.limits.yield_cleaning && urgency < Urgency::Critical;
         if may_yield && self.pace.is_busy() {
@@ -128,6 +128,23 @@ impl SpaceControl {
             self.cleaner.note_futile(garbage(layout, &metadata), urgency);
         }
         Ok(None)
+    }
+
+    /// Moves the data of the least used segment, if the mount options ask for static wear levelling and its wear is far behind.
+    fn level_wear(&self) -> Result<Option<Work>> {
+        let Some(bound) = self.limits.wear_levelling else { return Ok(None) };
+        if self.limits.yield_cleaning && self.pace.is_busy() {
+            return Ok(None);
+        }
+        let mut round = self.cleaner.read_least_used(bound, 0);
+        if round.is_empty() {
+            return Ok(None);
+        }
+        match self.commit_round(&mut self.log.lock(), &mut round) {
+            Ok(_) => Ok(Some(Work::More)),
+            Err(StepError::Shortage(_)) => Ok(None),
+            Err(StepError::Failed(error)) => Err(error),
+        }
     }
 
     /// Commits the round of the background; returns whether another round is worthwhile.

@@ -54,6 +54,7 @@ pub(super) struct Limits {
     pub(super) cache_bytes: usize,
     pub(super) checkpoint_interval: Duration,
     pub(super) yield_cleaning: bool,
+    pub(super) wear_levelling: Option<u16>,
 }
 
 /// Components that space control runs or reads.
@@ -97,6 +98,7 @@ impl SpaceControl {
                 cache_bytes: options.cache,
                 checkpoint_interval: options.checkpoint_interval,
                 yield_cleaning: options.yield_cleaning,
+                wear_levelling: options.wear_levelling,
             },
             behaviour,
             committer: parts.committer,

@@ -16,6 +16,7 @@ impl Volume {
     /// may wait for the log. Returns when the next step is due.
     pub fn work(&self, now: Timestamp) -> Result<Work> {
         self.health.set_time(now);
+        self.wear.set_time(now);
         if self.health.is_read_only() {
             return Ok(Work::Idle(Duration::MAX));
         }

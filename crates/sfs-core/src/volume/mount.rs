@@ -51,7 +51,8 @@ impl Volume {
 
     /// Completes the components of an open volume.
     pub(crate) fn from_components(components: Components) -> Self {
-        let Components { superblock, options, counters, health, superblocks, .. } = components;
+        let Components { superblock, options, counters, wear, .. } = components;
+        let Components { health, superblocks, .. } = components;
         let Components { io, chunks, metadata, inodes, dirty, orphans, log, .. } = components;
         let committer = Committer::new(
             components.builder.clone(),
@@ -94,6 +95,7 @@ impl Volume {
             superblock,
             options,
             counters,
+            wear,
             health,
             superblocks,
             io,
@@ -129,6 +131,7 @@ impl Volume {
             return Err(Error::NotSupported);
         }
         let Some(mut recovery) = unwritten.take() else { return Err(Error::ReadOnly) };
+        self.wear.set_time(now);
         let begun = recovery.begin_writing(progress);
         if matches!(begun, Err(Error::Incompatible(_))) {
             // Nothing was written, and a later call gets the same answer.

@@ -123,6 +123,8 @@ impl Volume {
         }
         let at = self.metadata.read_txn(|txn| txn.mapping(handle.ino, wanted[0]))?;
         let at = at.map_or(0, |mapping| mapping.address);
+        let block = &blocks[(wanted[0] - first) as usize];
+        self.health.note_misplaced(block, self.superblock.volume(), at);
         let damage = Corruption::in_block(Structure::Data, at, CorruptionKind::Checksum);
         Err(self.health.counted(damage.into()))
     }

@@ -52,6 +52,7 @@ fn status_of(entry: &UsageEntry, now: u32) -> SegmentStatus {
         live_blocks: entry.live_blocks,
         modified: has_history.then_some(modified as u32),
         hotness: has_history.then(|| segment_hotness(entry, now)),
+        erases: entry.erases,
     }
 }
 

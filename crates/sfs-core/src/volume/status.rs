@@ -75,7 +75,7 @@ impl Volume {
         LifetimeTotals {
             mount_count: log.mount_count,
             user_bytes_written: log.user_bytes_before,
-            device_bytes_written: log.device_bytes_before,
+            device_bytes_written: self.wear.device_bytes_before(),
         }
     }
 }

@@ -135,6 +135,7 @@ impl BatchBuilder {
         map_blocks(log, metadata, &staged)?;
         map_blocks(log, metadata, &placed)?;
         self.count_data(metadata, staged.iter().chain(&placed).chain(&overwritten));
+        overwritten.iter().for_each(|block| metadata.usage.note_overwrite(block.mapping.address));
         let flush_before_delta = lengthens || !placed.is_empty();
         let in_place = placed.into_iter().chain(overwritten).map(StagedBlock::into_in_place);
         let in_place = InPlaceWrites::new(in_place.collect(), flush_before_delta);

@@ -19,7 +19,8 @@ use crate::Result;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
 use crate::format::{
-    CheckpointRecord, FileCount, Head, Layout, NodePointer, SummaryEntry, TableSegments, usage_key,
+    CheckpointRecord, FileCount, Head, Layout, NodePointer, SummaryEntry, TableSegments, WearBytes,
+    usage_key,
 };
 use crate::health::{Health, OpenSuperblock};
 use crate::io::{Append, Chunk, InPlaceWrites, VolumeDevice};
@@ -27,6 +28,7 @@ use crate::log::{Batch, HeadPosition, LogState, LogWriter};
 use crate::memory::BlockRef;
 use crate::metadata::{Metadata, MetadataError, MetadataStore};
 use crate::mutant::{Mutant, mutated};
+use crate::wear::{PendingBytes, WearRecorder};
 
 /// Reason for a checkpoint. `space::checkpoint_due` has the thresholds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +96,7 @@ pub(crate) struct Checkpointer {
     io: Arc<VolumeDevice>,
     health: Arc<Health>,
     counters: Arc<AtomicCounters>,
+    wear: Arc<WearRecorder>,
 }
 
 /// Components that a checkpoint uses.
@@ -107,6 +110,7 @@ pub(crate) struct CheckpointerParts {
     pub(crate) io: Arc<VolumeDevice>,
     pub(crate) health: Arc<Health>,
     pub(crate) counters: Arc<AtomicCounters>,
+    pub(crate) wear: Arc<WearRecorder>,
 }
 
 /// A consistent state of the tree that is about to be written.
@@ -130,8 +134,9 @@ impl Checkpointer {
             io,
             health,
             counters,
+            wear,
         } = parts;
-        Self { superblock, builder, resolver, metadata, dirty, log, io, health, counters }
+        Self { superblock, builder, resolver, metadata, dirty, log, io, health, counters, wear }
     }
 
     /// Makes all metadata durable, and returns the segments that became Clean. Dirty data stays
@@ -193,7 +198,7 @@ impl Checkpointer {
             let mut metadata = self.metadata.write();
             let step = self.build_ordered(log, &mut metadata).and_then(|batch| {
                 ordered.extend(batch);
-                self.snapshot(log, &mut metadata, reason)
+                self.snapshot(log, &mut metadata, (reason, ordered))
             });
             drop(metadata);
             match step {
@@ -254,7 +259,7 @@ impl Checkpointer {
         &self,
         log: &mut LogState,
         metadata: &mut Metadata,
-        reason: CheckpointReason,
+        (reason, ordered): (CheckpointReason, &[CommitBatch]),
     ) -> std::result::Result<Snapshot, BuildError> {
         let unused = unused_heads(log, metadata, reason);
         self.prepare_usage(log, metadata, unused.iter().map(|(_, at)| at.segment))?;
@@ -303,7 +308,8 @@ impl Checkpointer {
         }
         self.metadata.publish_sequence(log.next_sequence);
         self.io.announce(&chunks, &InPlaceWrites::default());
-        let record = self.record(log, metadata, (number, out.root, out.level), reason);
+        let mut record = self.record(log, metadata, (number, out.root, out.level), reason);
+        self.wear.complete(&mut record, pending(ordered, &chunks), log.blocks_since_checkpoint);
         Ok(Snapshot { record, chunks, drained: metadata.usage.all_drained() })
     }
 
@@ -344,7 +350,8 @@ impl Checkpointer {
             unmounted: reason.unmounts(),
             mount_count: log.mount_count,
             user_bytes_written: log.user_bytes_before + written.user_bytes_written,
-            device_bytes_written: log.device_bytes_before + written.device_bytes_written,
+            // Set once the length of the record is known.
+            device_bytes_written: 0,
             extensions,
         }
     }
@@ -406,6 +413,20 @@ impl Checkpointer {
         }
         Ok(())
     }
+}
+
+/// Returns the bytes that are written before the record of a checkpoint: the `ordered` batches and the `nodes`.
+fn pending(ordered: &[CommitBatch], nodes: &[Arc<Chunk>]) -> PendingBytes {
+    let (mut blocks, mut metadata) = (0, 0);
+    for chunk in ordered.iter().flat_map(|batch| &batch.chunks).chain(nodes) {
+        let is_node = |append: &&Append| matches!(append.entry, SummaryEntry::Node { .. });
+        blocks += chunk.block_count();
+        metadata += chunk.summary.len() + chunk.appends.iter().filter(is_node).count();
+    }
+    blocks += ordered.iter().map(|batch| batch.in_place.blocks().len()).sum::<usize>();
+    let bytes = |blocks: usize| (blocks * BLOCK_SIZE) as u64;
+    let ledger = WearBytes { metadata: bytes(metadata), ..WearBytes::default() };
+    PendingBytes { device: bytes(blocks), ledger }
 }
 
 /// Returns the number of segments that `count` nodes may open. The head of metadata is closed first if its segment is

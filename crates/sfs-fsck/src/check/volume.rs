@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 
 use sfs_core::format::{
     CheckpointRecord, Corruption, CorruptionKind, FileCount, Remembered, ReservationTotals,
+    WearLedger,
 };
 use sfs_device::{BLOCK_SIZE, Device};
 
@@ -99,6 +100,9 @@ impl<'a> VolumeCheck<'a> {
         let data_layout = tree.volume.superblock.data_layout;
         tree_check.recount.check(data_layout, &record, &usage, &mut usage_findings);
         check_file_count(&record, tree_check.inode_count, &mut usage_findings);
+        if WearLedger::of(&record.extensions).is_err() {
+            usage_findings.push(Finding::WearLedgerDamaged);
+        }
         let declared = tree.volume.superblock.features.read_only_compatible;
         if tree_check.features() & !declared != 0 {
             usage_findings.push(Finding::AccessListsUndeclared);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sfs_core::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ChunkSummary, DeltaForm, Extension, HeadRecord, Key,
     NodeHeader, NodePointer, PolicyRecord, ROOT_INO, Remembered, SUPERBLOCK_ADDRESS, SummaryEntry,
-    Superblock,
+    Superblock, WearBytes, WearLedger,
 };
 use sfs_device::{Block, Device};
 
@@ -141,7 +141,24 @@ fn show_record(record: &CheckpointRecord, superblock: &Superblock) -> Value {
         "user_bytes_written": record.user_bytes_written,
         "device_bytes_written": record.device_bytes_written,
         "errors": remembered["errors"],
+        "wear": wear_to_json(record),
         "extensions": record.extensions.iter().map(extension).collect::<Vec<_>>(),
+    })
+}
+
+/// Returns the wear ledger of a checkpoint, without its days and months; null if there is none or it is malformed.
+fn wear_to_json(record: &CheckpointRecord) -> Value {
+    let Ok(Some(ledger)) = WearLedger::of(&record.extensions) else { return Value::Null };
+    let WearBytes { user, cleaning, metadata, defragmentation } = ledger.totals;
+    json!({
+        "since": ledger.since.to_string(),
+        "user_bytes": user,
+        "cleaning_bytes": cleaning,
+        "metadata_bytes": metadata,
+        "defragmentation_bytes": defragmentation,
+        "recovered_chunks": ledger.recovered_chunks,
+        "days": ledger.days().count(),
+        "months": ledger.months().count(),
     })
 }
 

@@ -134,6 +134,7 @@ pub(crate) fn usage_to_json(entry: &UsageEntry) -> Value {
         "opened": entry.opened,
         "sealed": entry.sealed,
         "stamp": entry.stamp,
+        "erases": entry.erases,
     })
 }
 

@@ -211,6 +211,9 @@ impl fmt::Display for Finding {
                     "the checkpoint has other totals of reservations than {blocks} blocks in {ranges} ranges"
                 )
             }
+            Self::WearLedgerDamaged => {
+                f.write_str("the wear ledger is damaged; a repair begins a new one")
+            }
         }
     }
 }

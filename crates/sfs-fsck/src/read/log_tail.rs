@@ -36,6 +36,8 @@ pub(crate) struct LogTail<'f> {
     clean: BTreeSet<(u64, u32)>,
     /// Segments that deltas have released.
     pub(crate) released: BTreeSet<u32>,
+    /// Segments that were taken into use, once for each time.
+    pub(crate) opened: Vec<u32>,
     /// Segments that are Placed.
     placed: BTreeSet<u32>,
     /// Chunks that a scan of all segments found.
@@ -65,6 +67,7 @@ impl<'f> LogTail<'f> {
             heads: heads.map(|head| (head.head, (head.segment, head.next_block))).collect(),
             clean: clean.collect(),
             released: BTreeSet::new(),
+            opened: Vec::new(),
             placed: in_state(&[SegmentState::InPlace]).map(|(_, segment)| segment).collect(),
             found,
         }
@@ -96,6 +99,7 @@ impl<'f> LogTail<'f> {
         let (chunk, segment, block) = found?;
         if block == 0 {
             self.clean.retain(|(_, other)| *other != segment);
+            self.opened.push(segment);
         }
         self.heads.insert(chunk.header.head, (segment, block + chunk.block_count() as u32));
         self.next_sequence = self.next_sequence.checked_add(1)?;
@@ -121,7 +125,9 @@ impl<'f> LogTail<'f> {
             if self.clean.len() == count && !self.placed.contains(&segment) {
                 return Err(wrong);
             }
-            self.placed.insert(segment);
+            if self.placed.insert(segment) {
+                self.opened.push(segment);
+            }
             self.released.remove(&segment);
         }
         for (stamp, segment) in released {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use sfs_core::format::{CheckpointRecord, ChunkSummary, FIRST_INO};
+use sfs_core::format::{CheckpointRecord, ChunkSummary, FIRST_INO, WearLedger};
 
 use crate::error::FsckError;
 use crate::finding::Finding;
@@ -49,7 +49,7 @@ impl RecoveryPoint {
             && let Some(newer) = find_newer(volume, &record, listener)?
         {
             findings.push(Finding::CheckpointLost { number: newer.record.number });
-            return Ok(Some(newer));
+            return Ok(Some(newer.with_totals_of(&record)));
         }
         let root = Some((record.root(), record.root_level));
         Ok(Some(Self { record, root, is_in_slot: true }))
@@ -82,6 +82,16 @@ impl RecoveryPoint {
         let number = scan.best_root().map_or(0, |(number, _)| number).max(number);
         let is_continued = scan.chunks.range(log_end..).next().is_some();
         Ok(is_continued.then(|| Self::of_root(number, None, scan.last_sequence)))
+    }
+
+    /// Adds what the lost checkpoint had counted on top of the older `record`, as far as that goes: bytes written and the wear
+    /// ledger.
+    fn with_totals_of(mut self, record: &CheckpointRecord) -> Self {
+        self.record.user_bytes_written = record.user_bytes_written;
+        self.record.device_bytes_written = record.device_bytes_written;
+        let ledger = record.extensions.iter().find(|other| other.tag == WearLedger::TAG);
+        ledger.into_iter().for_each(|ledger| self.record.extensions.set(ledger.clone()));
+        self
     }
 
     fn of_root(number: u64, found: Option<FoundRoot>, last_sequence: u64) -> Self {

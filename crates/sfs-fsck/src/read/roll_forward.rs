@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use sfs_core::format::{CheckpointRecord, Corruption, CorruptionKind, DELTA_LEN_MAX, Structure};
+use sfs_core::format::{
+    CheckpointRecord, Corruption, CorruptionKind, DELTA_LEN_MAX, Structure, WearBytes,
+};
 
 use crate::error::FsckError;
 use crate::finding::Finding;
@@ -22,6 +24,10 @@ use crate::read::usage::UsageEntries;
 pub(crate) struct RollForward {
     /// Number of chunks that took effect.
     pub(crate) chunks: u64,
+    /// Bytes of all chunks, whether they took effect or not.
+    pub(crate) bytes: WearBytes,
+    /// Segments that were taken into use, once for each time.
+    pub(crate) opened: Vec<u32>,
     /// Lowest inode number that was never allocated.
     pub(crate) next_ino: u64,
     /// Sequence number of the chunk that would follow the log.
@@ -63,6 +69,7 @@ pub(crate) fn roll_forward(
         }
         rolled.segments.extend(volume.layout().segment_of(chunk.header.address));
         rolled.time = rolled.time.max(chunk.header.time);
+        rolled.bytes.add(WearBytes::of_chunk(&chunk));
         batch.push(chunk);
         if !is_end {
             continue;
@@ -82,7 +89,7 @@ pub(crate) fn roll_forward(
         delta_len = 0;
     }
     (rolled.next_sequence, rolled.previous) = (tail.next_sequence, tail.previous);
-    rolled.released = tail.released;
+    (rolled.released, rolled.opened) = (tail.released, tail.opened);
     rolled.released.retain(|segment| !rolled.segments.contains(segment));
     Ok(rolled)
 }

@@ -6,7 +6,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sfs_core::format::{CheckpointRecord, FORMAT_VERSION, Features, Layout, Location};
+use sfs_core::format::{
+    CheckpointRecord, Day, EXTENSION_LEN_MAX, FORMAT_VERSION, Features, Layout, Location,
+    Timestamp, WearLedger,
+};
 use sfs_device::Device;
 
 use crate::check::report::CheckReport;
@@ -19,6 +22,7 @@ use crate::progress::{CheckProgress, ProgressListener};
 use crate::read::checkpoint;
 use crate::read::overlay_tree::{OverlayTree, TreeRoot};
 use crate::read::recovery_point::RecoveryPoint;
+use crate::read::roll_forward::RollForward;
 use crate::read::segment_scan::SegmentScan;
 use crate::read::volume::VolumeReader;
 use crate::repair::checkpoint_slots::clear_slot;
@@ -90,7 +94,7 @@ pub(crate) fn run_pass(
     if is_lost || before.findings.kept().iter().any(is_other) {
         let mut repair = TreeRepair::new(checked, options, root, progress)?;
         repair.fix_all(options, progress)?;
-        copies = repair.write(device, fixes_superblock, progress)?;
+        copies = repair.write(device, (fixes_superblock, options.now), progress)?;
         losses.extend(repair.plan.losses);
         clear_impossible_slots(device)?;
     } else if fixes_superblock {
@@ -232,7 +236,7 @@ impl<'a> TreeRepair<'a> {
     fn write(
         &mut self,
         device: &Arc<dyn Device>,
-        fixes_superblock: bool,
+        (fixes_superblock, now): (bool, Timestamp),
         listener: ProgressListener<'_>,
     ) -> Result<CopyCounts, FsckError> {
         // A program for format version 1 must refuse the volume before anything new is on it.
@@ -244,15 +248,25 @@ impl<'a> TreeRepair<'a> {
         }
         let needed = self.needed_segments();
         let VolumeCheck { record, tree, usage, rolled, tree_check, .. } = &mut self.checked;
-        let record = CheckpointRecord {
+        let mut record = CheckpointRecord {
             next_sequence: self.next_sequence,
             previous: rolled.previous,
             ..record.clone()
         };
+        count_recovered(&mut record, rolled, now);
         let superblock = &tree.volume.superblock;
         let placed = tree_check.references.placed_segments().collect();
-        let rewrite =
-            Rewrite { device, superblock, record, time: self.time, usage, needed, placed };
+        let rewrite = Rewrite {
+            device,
+            superblock,
+            record,
+            time: self.time,
+            usage,
+            opened: &rolled.opened,
+            now,
+            needed,
+            placed,
+        };
         let copies = rewrite.affordable_copies(tree, &self.plan);
         let edits = tree.edits.clone();
         let (made, planned) = (copies.len(), self.plan.copies.len());
@@ -283,6 +297,15 @@ impl<'a> TreeRepair<'a> {
         needed.extend(rolled.segments.iter().copied());
         needed.extend(record.heads.iter().map(|head| head.segment));
         needed
+    }
+}
+
+/// Counts the chunks past the checkpoint in the totals and the wear ledger of `record`.
+fn count_recovered(record: &mut CheckpointRecord, rolled: &RollForward, now: Timestamp) {
+    record.device_bytes_written = record.device_bytes_written.saturating_add(rolled.bytes.sum());
+    if let Ok(Some(mut ledger)) = WearLedger::of(&record.extensions) {
+        ledger.add_recovered(Day::of(now), rolled.bytes, rolled.chunks);
+        ledger.put_into(&mut record.extensions, EXTENSION_LEN_MAX);
     }
 }
 

@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sfs_core::format::{CheckpointRecord, ItemKind, Key, SegmentState, Superblock, UsageEntry};
+use sfs_core::format::{
+    CheckpointRecord, ItemKind, Key, SegmentState, Superblock, Timestamp, UsageEntry,
+};
 use sfs_core::{Basis, Moved, Rebuild};
 use sfs_device::{Block, Device};
 
@@ -35,6 +37,10 @@ pub(crate) struct Rewrite<'d> {
     /// Lower bound of the present time, in ticks.
     pub(crate) time: u32,
     pub(crate) usage: &'d UsageEntries,
+    /// Segments that were taken into use past the checkpoint, once for each time.
+    pub(crate) opened: &'d [u32],
+    /// Present time, for the wear ledger.
+    pub(crate) now: Timestamp,
     /// Segments whose content this repair, or a repetition of the repair, needs.
     pub(crate) needed: BTreeSet<u32>,
     /// Segments with blocks that are overwritten in place.
@@ -88,6 +94,7 @@ impl Rewrite<'_> {
     ) -> Result<(), FsckError> {
         let basis = Basis { record: self.record.clone(), usage: self.segments(), time: self.time };
         let rebuild = Rebuild::begin(self.device.clone(), self.superblock, &basis)?;
+        rebuild.set_time(self.now);
         copy_blocks(&rebuild, tree, copies)?;
         let mut done = 0;
         let mut ignored = Findings::default();
@@ -128,7 +135,9 @@ impl Rewrite<'_> {
                 _ if self.placed.contains(&segment) => SegmentState::InPlace,
                 _ => SegmentState::Sealed,
             };
-            UsageEntry { state, ..entry }
+            let opened = self.opened.iter().filter(|opened| **opened == segment).count();
+            let erases = entry.erases.saturating_add(opened as u16);
+            UsageEntry { state, erases, ..entry }
         };
         (0..self.superblock.layout.segment_count).map(segment).collect()
     }

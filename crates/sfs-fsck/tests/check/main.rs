@@ -20,3 +20,4 @@ mod repair;
 mod reservations;
 mod superblocks;
 mod volume_findings;
+mod wear;

@@ -161,9 +161,23 @@ impl UsageTable {
             head: Head::of(Group(0)),
             opened,
             stamp: sequence,
+            erases: entry.erases.saturating_add(1),
             ..UsageEntry::NEW
         };
         self.in_place_segments += 1;
+    }
+
+    /// Counts an overwritten block. As many of them as a segment has are an erase cycle of that segment; what is left at the
+    /// unmount is not counted.
+    pub(crate) fn note_overwrite(&mut self, address: u64) {
+        let Some(segment) = self.layout.segment_of(address) else { return };
+        let blocks = self.overwritten.entry(segment).or_insert(0);
+        *blocks += 1;
+        if *blocks >= self.layout.segment_blocks {
+            *blocks = 0;
+            let entry = self.edit(segment);
+            entry.erases = entry.erases.saturating_add(1);
+        }
     }
 
     /// Makes `segment` InPlace because roll-forward found a mapping into it. Returns `false` if its state does
