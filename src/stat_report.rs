@@ -2,8 +2,12 @@
 //! docs/sfs-ctl.md lists them.
 
 mod error_report;
+mod health_report;
 mod lock_report;
 mod text;
 mod volume_report;
+mod wear_report;
 
+pub use health_report::{HealthFinding, HealthReport, HealthState};
 pub use volume_report::VolumeReport;
+pub use wear_report::{DayReport, DeviceWearReport, EraseReport, MonthReport, WearReport};

@@ -13,7 +13,9 @@ use sfs_core::request::{
 use uuid::Uuid;
 
 use super::error_report::{ErrorReport, FailureReport};
+use super::health_report::HealthReport;
 use super::lock_report::LockReport;
+use super::wear_report::WearReport;
 use crate::bdi::DirtyBound;
 use crate::transport::ActiveTransport;
 
@@ -62,6 +64,12 @@ pub struct VolumeReport {
     /// Error that ended writing, in this mount or before.
     #[serde(default)]
     pub failure: Option<FailureReport>,
+    /// Wear of the device; `None` from an older daemon.
+    #[serde(default)]
+    pub wear: Option<WearReport>,
+    /// Health of the volume and its device; `None` from an older daemon.
+    #[serde(default)]
+    pub health: Option<HealthReport>,
     /// Activity since the mount; `None` when the volume is not mounted.
     pub mount: Option<ActivityReport>,
     /// Times of locks since the daemon began; empty in a build that does not keep them.
@@ -236,6 +244,8 @@ impl VolumeReport {
             has_failed: status.has_failed,
             errors: status.remembered.errors.iter().map(ErrorReport::from).collect(),
             failure: status.remembered.failure.map(FailureReport::from),
+            wear: None,
+            health: None,
             mount: None,
             locks: Vec::new(),
             life: ActivityReport::of_life(life),
