@@ -2,11 +2,13 @@
 //! traces without FUSE and without a device, and filesystems run on models of flash.
 //!
 //! [`simulation`] runs one policy pair under one [`workload`]. [`block_trace`] reads recorded
-//! requests, [`flash`] replays them on the models of `sfs-ssd`, and [`host`] runs real filesystems on
+//! requests of devices, [`request_load`] those of a mounted volume. [`request_replay`] repeats these in a directory, and
+//! [`advice`] compares the settings of a volume under them. [`flash`] replays them on the models of `sfs-ssd`, and [`host`] runs real filesystems on
 //! a model that [`exported`] serves as a disk. [`report`] writes tables and figures. The experiments
 //! and the commands of the program `sfs-lab` use this library; the library does not import them.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod block_trace;
 pub mod closed_form;
 pub mod exported;
@@ -15,5 +17,8 @@ pub mod host;
 pub mod in_memory;
 pub mod random;
 pub mod report;
+pub mod request_load;
+pub mod request_replay;
 pub mod simulation;
+mod trace_text;
 pub mod workload;

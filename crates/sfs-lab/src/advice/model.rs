@@ -1,0 +1,147 @@
+//! The volume on which candidates run: the traced one, or a smaller one with a part of the load.
+
+use std::fmt;
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+use sfs_core::policy;
+use sfs_core::request::VolumeOptions;
+use sfs_mkfs::Human;
+
+use super::candidate::{Candidate, CandidateOutcome};
+use crate::in_memory::TracedJob;
+use crate::request_load::RequestLoad;
+
+/// Smallest write buffer, in bytes: the smallest that a mount accepts.
+const WRITE_BUFFER_MIN: u64 = 1 << 20;
+
+/// Number of times that the load writes the free space of the model before counting.
+const WARM_UP: f64 = 1.5;
+
+/// Number of times that the load writes the free space of the model while counting.
+const MEASURED: f64 = 2.0;
+
+/// Size of the traced volume and of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Assumptions {
+    /// Bytes for files and metadata on the volume.
+    pub size_bytes: u64,
+    /// Bytes of them in use.
+    pub used_bytes: u64,
+    /// The model and the load are this part of the volume and of the trace: one of `factor`.
+    pub factor: u64,
+    /// Bytes of the model's device.
+    pub model_bytes: u64,
+    /// Bytes that programs wrote in the trace.
+    pub written_bytes: u64,
+    /// Seconds of the trace.
+    pub secs: f64,
+}
+
+impl Assumptions {
+    /// Returns the part of the volume that is in use, 0..=1.
+    pub fn fullness(&self) -> f64 {
+        self.used_bytes as f64 / self.size_bytes as f64
+    }
+}
+
+impl fmt::Display for Assumptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the volume has {} and is {:.0}% full; the trace writes {} in {:.0} s, repeated until \
+             the free space was written {MEASURED} times, after {WARM_UP} times for warming up",
+            Human(self.size_bytes),
+            100.0 * self.fullness(),
+            Human(self.written_bytes),
+            self.secs,
+        )?;
+        if self.factor > 1 {
+            write!(
+                f,
+                "; everything is scaled down by {} to {}: whole files up to 1 MiB, parts of 1 MiB \
+                 of larger ones",
+                self.factor,
+                Human(self.model_bytes)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// A volume in RAM, and the load for it.
+#[derive(Clone, Debug)]
+pub struct VolumeModel {
+    load: RequestLoad,
+    assumptions: Assumptions,
+}
+
+impl VolumeModel {
+    /// Returns a model of at most `model_bytes_max` bytes for a volume of `size_bytes`, of which `used_bytes` are in use.
+    ///
+    /// # Errors
+    ///
+    /// If the sizes are impossible, or the part of the load that fits writes nothing.
+    pub fn new(
+        load: &RequestLoad,
+        size_bytes: u64,
+        used_bytes: u64,
+        model_bytes_max: u64,
+    ) -> Result<Self> {
+        ensure!(size_bytes > 0, "the trace does not state the size of the volume: give --size");
+        ensure!(model_bytes_max > 0, "the model has no room");
+        ensure!(used_bytes < size_bytes, "a full volume leaves nothing to compare");
+        let factor = size_bytes.div_ceil(model_bytes_max).max(1);
+        let sample = load.sampled(factor);
+        ensure!(
+            sample.written_bytes() > 0,
+            "one of {factor} parts of the trace writes nothing: give a larger --model-size"
+        );
+        let assumptions = Assumptions {
+            size_bytes,
+            used_bytes,
+            factor,
+            model_bytes: size_bytes / factor,
+            written_bytes: load.written_bytes(),
+            secs: load.duration_us() as f64 / 1e6,
+        };
+        Ok(Self { load: sample, assumptions })
+    }
+
+    /// Returns the sizes.
+    pub fn assumptions(&self) -> &Assumptions {
+        &self.assumptions
+    }
+
+    /// Returns the number of segments of `bytes` in the model.
+    pub(super) fn segments(&self, bytes: u64) -> u64 {
+        self.assumptions.model_bytes / bytes
+    }
+
+    /// Runs the load with the settings of `candidate`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TracedJob::run`].
+    pub fn run(&self, candidate: &Candidate) -> Result<CandidateOutcome> {
+        let Assumptions { used_bytes, factor, model_bytes, .. } = self.assumptions;
+        let used_bytes = used_bytes / factor;
+        let free = (model_bytes - used_bytes) as f64;
+        let write_buffer = (candidate.write_buffer_bytes / factor).max(WRITE_BUFFER_MIN);
+        let is_default = candidate.victim == policy::default_victim_policy(&candidate.policy);
+        let job = TracedJob {
+            device_bytes: model_bytes,
+            segment_bytes: Some(candidate.segment_bytes),
+            used_bytes,
+            warm_up_bytes: (free * WARM_UP) as u64,
+            measured_bytes: (free * MEASURED) as u64,
+            options: VolumeOptions {
+                grouping: candidate.policy.clone(),
+                victim: (!is_default).then(|| candidate.victim.clone()),
+                write_buffer: write_buffer as usize,
+                ..VolumeOptions::default()
+            },
+        };
+        Ok(CandidateOutcome::new(candidate, &job.run(&self.load)?))
+    }
+}
