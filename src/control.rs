@@ -12,8 +12,10 @@ mod json_line;
 mod messages;
 mod server;
 mod socket_path;
+mod trace;
 
 pub(crate) use client::{ControlClient, ControlError};
 pub(crate) use handler::ControlHandler;
-pub(crate) use messages::{ControlReply, ControlRequest};
-pub(crate) use server::ControlServer;
+pub(crate) use messages::{ControlReply, ControlRequest, TraceBeginning};
+pub(crate) use server::{ControlServer, is_allowed};
+pub(crate) use socket_path::{BoundSocket, listen_for_metrics};

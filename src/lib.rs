@@ -5,11 +5,14 @@
 //!
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
-//! 1. one module for each task of a program: [`image`], [`remount`], [`resize`], [`unmount`], [`stat`], [`freeze_command`], [`mount_session`];
-//! 2. `control`: the socket between those programs and the daemon of a mount; `waiting_requests`;
+//! 1. one module for each task of a program: [`image`], [`remount`], [`resize`], [`unmount`], [`stat`], [`freeze_command`], [`metrics_command`],
+//!    [`trace_command`], [`mount_session`];
+//! 2. `control`: the socket between those programs and the daemon of a mount; [`metrics`], which is served beside it;
+//!    `waiting_requests`;
 //! 3. [`stat_report`]: the numbers of a volume; `resize_report`: changes of its size;
 //! 4. [`transport`]: carries requests between the kernel and the shell;
 //! 5. `fuse`: the shell, which turns requests into calls of the volume; [`freeze`]: the gate for requests that change it;
+//!    `request_recorder`;
 //! 6. `background`, `bdi`, `memory_budget`, `mount`, [`mount_options`]: the background thread, the kernel's settings
 //!    for a mount, budgets that fit the memory, the kernel's tree of mounts, `-o`;
 //! 7. [`program`], `ready_pipe`, `volume_path`, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, `kernel_release`, [`exit_error`].
@@ -27,6 +30,8 @@ pub mod image;
 mod kernel_release;
 mod logging;
 mod memory_budget;
+pub mod metrics;
+pub mod metrics_command;
 mod mount;
 pub mod mount_options;
 pub mod mount_session;
@@ -34,10 +39,12 @@ mod panic_hook;
 pub mod program;
 mod ready_pipe;
 pub mod remount;
+mod request_recorder;
 pub mod resize;
 mod resize_report;
 pub mod stat;
 pub mod stat_report;
+pub mod trace_command;
 pub mod transport;
 pub mod unmount;
 #[expect(unsafe_code, reason = "the one module that calls the system")]

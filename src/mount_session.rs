@@ -30,6 +30,7 @@ use crate::fuse::FuseShell;
 use crate::kernel_release;
 use crate::logging;
 use crate::memory_budget;
+use crate::metrics::MetricsServer;
 use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
 use crate::mount_options::MountOptions;
 use crate::panic_hook;
@@ -152,7 +153,7 @@ fn serve(
         FuseShell::new(volume.clone(), waker.clone(), bdi.clone(), &options, name.clone());
     let freezer = Freezer::new(volume.clone(), waker.clone(), name.clone());
     shell.set_gate(freezer.gate());
-    let lost_writeback = shell.lost_writeback();
+    let (lost_writeback, recorder) = (shell.lost_writeback(), shell.recorder());
     device.yield_claim();
     let target = MountTarget { device: path, is_block_device, dir };
     let signals = own_mount::signals()?;
@@ -180,9 +181,11 @@ fn serve(
     let background = Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone());
     let background = background.map_err(no_thread)?;
     let is_over = Arc::new(Mutex::new(false));
-    let control = start_control(dir, own.number(), |number| ControlHandler {
+    let (number, metrics_at) = (own.number(), options.metrics);
+    let handler = Arc::new(ControlHandler {
         volume: volume.clone(),
         freezer: freezer.clone(),
+        recorder,
         opened: device.clone(),
         waker,
         bdi: bdi.clone(),
@@ -194,6 +197,9 @@ fn serve(
         number,
         is_over: is_over.clone(),
     });
+    let control = start_control(dir, number, handler.clone());
+    let report = move || handler.report_of_mount();
+    let metrics = MetricsServer::start(&name, number, metrics_at, Arc::new(report));
     // The mount answers only once this thread runs.
     let own_while_serving = own.clone();
     let serve = move || serving.run(|error| own_while_serving.lose(error));
@@ -211,6 +217,7 @@ fn serve(
     }
     let outcome = join(serving, &own, &name, answered.map(drop));
     own.end();
+    drop(metrics);
     background.stop();
     *is_over.lock() = true;
     freezer.thaw(ThawReason::Unmount);
@@ -330,9 +337,9 @@ fn mount_and_open(
 fn start_control(
     dir: &Path,
     number: DeviceNumber,
-    handler: impl FnOnce(DeviceNumber) -> ControlHandler,
+    handler: Arc<ControlHandler>,
 ) -> Option<ControlServer> {
-    match ControlServer::start(number, handler(number)) {
+    match ControlServer::start(number, handler) {
         Ok(control) => Some(control),
         Err(error) => {
             tracing::warn!("{}: no control socket: {error}", dir.display());

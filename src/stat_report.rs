@@ -8,6 +8,8 @@ mod text;
 mod volume_report;
 mod wear_report;
 
+pub(crate) use error_report::ErrorReport;
 pub use health_report::{HealthFinding, HealthReport, HealthState};
 pub use volume_report::VolumeReport;
+pub(crate) use volume_report::{ActivityReport, GroupReport, Holds};
 pub use wear_report::{DayReport, DeviceWearReport, EraseReport, MonthReport, WearReport};

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use sfs::freeze::{FREEZE_SECS_DEFAULT, FREEZE_SECS_MAX};
+use sfs::metrics_command::{self, MetricsArguments};
+use sfs::trace_command::{self, TraceArguments};
 use sfs::{ExitError, freeze_command, image, resize, stat};
 use sfs_system::parse_size;
 
@@ -33,6 +35,13 @@ enum CtlCommand {
         #[arg(short, long)]
         verbose: bool,
     },
+    /// Prints the numbers of a volume in the text format of Prometheus, for the textfile collector of its
+    /// node_exporter for example. The daemon of a mount serves the same over HTTP on a Unix socket
+    Metrics(MetricsArguments),
+    /// Records the requests of programs to a mounted volume, for 'sfs-lab': which files, by their inode numbers, which
+    /// ranges, and when; no content, and names only if asked for. Ends after some time, or by Ctrl-C. Root may record
+    /// every mount, other users only their own mounts
+    Trace(TraceArguments),
     /// Stops all writes, so that the device can be copied: everything written before is on it, and a copy is a
     /// clean volume. Programs that write wait until the volume is thawed
     Freeze {
@@ -105,6 +114,8 @@ fn main() -> ExitCode {
                 (false, false) => report.to_string(),
             })
         }
+        CtlCommand::Metrics(arguments) => print(&metrics_command::metrics(&arguments)?),
+        CtlCommand::Trace(arguments) => trace_command::trace(&arguments),
         CtlCommand::Freeze { mount, timeout } => freeze_command::freeze(&mount, timeout),
         CtlCommand::Thaw { mount } => freeze_command::thaw(&mount),
         CtlCommand::Resize { path, size } => {

@@ -33,6 +33,12 @@ pub(crate) enum ControlRequest {
         /// Size in bytes, of which whole blocks count.
         bytes: Option<u64>,
     },
+    /// Asks to record requests until the client closes the connection. [`ControlReply::Tracing`] is followed by the
+    /// lines of the trace, without those before and after the requests.
+    Trace {
+        /// `true` if names in directories are recorded.
+        names: bool,
+    },
 }
 
 /// Reply of the daemon.
@@ -51,6 +57,8 @@ pub(crate) enum ControlReply {
     Frozen,
     /// Reply to [`ControlRequest::Thaw`].
     Thawed,
+    /// Reply to [`ControlRequest::Trace`].
+    Tracing(TraceBeginning),
     /// Reply to [`ControlRequest::Resize`].
     Resized(ResizeReport),
     /// Second reply to [`ControlRequest::Watch`]: everything is on the device.
@@ -70,6 +78,15 @@ pub(crate) enum ControlReply {
         /// Line for the user.
         line: String,
     },
+}
+
+/// Numbers of the volume when a recording begins.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct TraceBeginning {
+    /// Numbers, as for [`ControlRequest::Status`].
+    pub(crate) report: Box<VolumeReport>,
+    /// Bytes of the write buffer.
+    pub(crate) write_buffer_bytes: u64,
 }
 
 impl From<ExitError> for ControlReply {

@@ -28,6 +28,7 @@ use crate::bdi::BackingDevice;
 use crate::file_clock;
 use crate::freeze::FreezeGate;
 use crate::mount_options::{AccessLists, MountOptions, SyncPolicy};
+use crate::request_recorder::RequestRecorder;
 
 /// Time for which the kernel may cache names and attributes. Only this mount changes the volume, so they stay
 /// valid.
@@ -61,6 +62,7 @@ pub(crate) struct FuseShell {
     referenced_files_max: usize,
     failures: FailureLog,
     pub(super) gate: Arc<FreezeGate>,
+    pub(super) recorder: Arc<RequestRecorder>,
     /// Held during a trim: one at a time.
     pub(super) trimming: Mutex<()>,
     /// `true` after the reason why there are no swap files was logged.
@@ -81,6 +83,7 @@ impl FuseShell {
             waker,
             failures,
             gate: Arc::default(),
+            recorder: Arc::default(),
             trimming: Mutex::default(),
             has_refused_swap: AtomicBool::default(),
             writeback: options.writeback,
@@ -102,6 +105,11 @@ impl FuseShell {
     /// the loss to fsync(2) and close(2), and then forgets it.
     pub(crate) fn lost_writeback(&self) -> Arc<LostWriteback> {
         self.lost_writeback.clone()
+    }
+
+    /// Returns the recorder of requests.
+    pub(crate) fn recorder(&self) -> Arc<RequestRecorder> {
+        self.recorder.clone()
     }
 
     /// Makes requests for changes pass `gate`.

@@ -295,7 +295,7 @@ impl From<&GroupStatus> for GroupReport {
 
 impl ActivityReport {
     /// Returns the counter called `name`; 0 if the daemon has none of that name.
-    pub(super) fn counter(&self, name: &str) -> u64 {
+    pub(crate) fn counter(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or_default()
     }
 
