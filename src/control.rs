@@ -10,6 +10,7 @@ mod client;
 mod handler;
 mod json_line;
 mod messages;
+mod segments;
 mod server;
 mod socket_path;
 mod trace;

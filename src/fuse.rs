@@ -5,7 +5,8 @@
 //! `file_operations`, and for ioctl(2) in the files that `ioctl` names. The shell also decides which operations the kernel must not
 //! request again (ENOSYS), when a file bypasses the kernel's cache ([`free_space`]), and which
 //! writes are refused because of a loss. The shell records data that was lost in write-back
-//! ([`lost_writeback`]) and reports the loss to every writer once ([`open_handles`]).
+//! ([`lost_writeback`]) and reports the loss to every writer once ([`open_handles`]). [`latencies`] counts the time of
+//! every request.
 
 mod dispatch;
 mod error_to_errno;
@@ -18,6 +19,7 @@ mod inode_flags;
 mod inode_paths;
 mod invalidations;
 mod ioctl;
+mod latencies;
 mod lost_writeback;
 mod name_operations;
 mod open_handles;
@@ -31,5 +33,6 @@ mod volume_ioctl;
 pub(crate) use dispatch::{WRITE_MAX, background_max};
 pub(crate) use fuse_shell::FuseShell;
 pub(crate) use invalidations::AttributeInvalidations;
+pub(crate) use latencies::{Latencies, LatencySnapshot};
 pub(crate) use lost_writeback::LossReport;
 pub(crate) use reply_result::ReplyResult;

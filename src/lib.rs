@@ -5,11 +5,11 @@
 //!
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
-//! 1. one module for each task of a program: [`image`], [`remount`], [`resize`], [`unmount`], [`stat`], [`freeze_command`], [`metrics_command`],
-//!    [`trace_command`], [`mount_session`];
+//! 1. one module for each task of a program: [`image`], [`remount`], [`resize`], [`unmount`], [`stat`], [`segments_command`], [`freeze_command`],
+//!    [`metrics_command`], [`trace_command`], [`mount_session`];
 //! 2. `control`: the socket between those programs and the daemon of a mount; [`metrics`], which is served beside it;
 //!    `waiting_requests`;
-//! 3. [`stat_report`]: the numbers of a volume; `resize_report`: changes of its size;
+//! 3. [`stat_report`]: the numbers of a volume; `recent_cleanings`; `resize_report`: changes of its size;
 //! 4. [`transport`]: carries requests between the kernel and the shell;
 //! 5. `fuse`: the shell, which turns requests into calls of the volume; [`freeze`]: the gate for requests that change it;
 //!    `request_recorder`;
@@ -38,10 +38,12 @@ pub mod mount_session;
 mod panic_hook;
 pub mod program;
 mod ready_pipe;
+mod recent_cleanings;
 pub mod remount;
 mod request_recorder;
 pub mod resize;
 mod resize_report;
+pub mod segments_command;
 pub mod stat;
 pub mod stat_report;
 pub mod trace_command;

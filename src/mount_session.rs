@@ -35,6 +35,7 @@ use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
 use crate::mount_options::MountOptions;
 use crate::panic_hook;
 use crate::ready_pipe::{self, Detached, ReadyPipe};
+use crate::recent_cleanings::RecentCleanings;
 use crate::resize_report::{self, ResizeReport};
 use crate::transport::{Serving, TransportChoice};
 use crate::unsafe_calls;
@@ -154,6 +155,9 @@ fn serve(
     let freezer = Freezer::new(volume.clone(), waker.clone(), name.clone());
     shell.set_gate(freezer.gate());
     let (lost_writeback, recorder) = (shell.lost_writeback(), shell.recorder());
+    let latencies = shell.latencies();
+    let cleanings = Arc::new(RecentCleanings::default());
+    volume.observe_cleaning(cleanings.clone());
     device.yield_claim();
     let target = MountTarget { device: path, is_block_device, dir };
     let signals = own_mount::signals()?;
@@ -188,6 +192,8 @@ fn serve(
         recorder,
         opened: device.clone(),
         waker,
+        latencies,
+        cleanings,
         bdi: bdi.clone(),
         before,
         options,

@@ -46,6 +46,12 @@ fn of_mounted(mount: &MountRecord) -> Result<VolumeReport, ExitError> {
 }
 
 fn of_device(path: &Path) -> Result<VolumeReport, ExitError> {
+    let volume = open_unmounted(path)?;
+    Ok(VolumeReport::of_device(&volume, &path.to_string_lossy()))
+}
+
+/// Opens the volume on the device `path` for reading; nothing is written to the device.
+pub(crate) fn open_unmounted(path: &Path) -> Result<Volume, ExitError> {
     let device = FileDevice::open(path, Access::ReadOnly).map_err(|error| match error.kind {
         OpenErrorKind::Permission => ExitError::usage(&error),
         OpenErrorKind::Busy => ExitError::mount(format_args!(
@@ -55,7 +61,6 @@ fn of_device(path: &Path) -> Result<VolumeReport, ExitError> {
     })?;
     let device = Arc::new(device);
     let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
-    let volume = Volume::open(device.clone(), options, file_clock::now())
-        .map_err(|error| mount::explain(&error, path, &device))?;
-    Ok(VolumeReport::of_device(&volume, &path.to_string_lossy()))
+    Volume::open(device.clone(), options, file_clock::now())
+        .map_err(|error| mount::explain(&error, path, &device))
 }

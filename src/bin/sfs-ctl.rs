@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use sfs::freeze::{FREEZE_SECS_DEFAULT, FREEZE_SECS_MAX};
 use sfs::metrics_command::{self, MetricsArguments};
+use sfs::segments_command::{self, SegmentsArguments};
 use sfs::trace_command::{self, TraceArguments};
 use sfs::{ExitError, freeze_command, image, resize, stat};
 use sfs_system::parse_size;
@@ -73,6 +74,9 @@ enum CtlCommand {
         #[arg(value_parser = parse_size)]
         size: Option<u64>,
     },
+    /// Prints the state of each segment: its group, its live data and their age. Root may query every mount, other users
+    /// only their own mounts
+    Segments(SegmentsArguments),
     /// Copies a volume without its free segments; a mounted one is frozen meanwhile
     #[command(subcommand)]
     Image(ImageCommand),
@@ -122,6 +126,7 @@ fn main() -> ExitCode {
             let report = resize::resize(&path, size)?;
             print(&format!("{}: {report}", path.display()))
         }
+        CtlCommand::Segments(arguments) => segments_command::run(&arguments),
         CtlCommand::Image(ImageCommand::Save { device, file, force }) => {
             let copied = image::save(&device, &file, force)?;
             match file.as_os_str() == "-" {

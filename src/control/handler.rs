@@ -23,12 +23,14 @@ use crate::bdi::BackingDevice;
 use crate::exit_error::ExitError;
 use crate::file_clock;
 use crate::freeze::{FREEZE_SECS_MAX, Freezer, ThawReason};
+use crate::fuse::Latencies;
 use crate::mount::explain;
 use crate::mount_options::MountOptions;
 use crate::mount_options::remount::access_times_of;
+use crate::recent_cleanings::RecentCleanings;
 use crate::request_recorder::RequestRecorder;
 use crate::resize_report::{self, ResizeReport};
-use crate::stat_report::VolumeReport;
+use crate::stat_report::{LatencyReport, VolumeReport};
 use crate::transport::ActiveTransport;
 
 /// State of a mount that requests need.
@@ -39,6 +41,10 @@ pub(crate) struct ControlHandler {
     /// The device, to be opened for writing.
     pub(crate) opened: Arc<FileDevice>,
     pub(crate) waker: Arc<Waker>,
+    /// Latencies of the requests.
+    pub(crate) latencies: Arc<Latencies>,
+    /// The last cleaning rounds.
+    pub(crate) cleanings: Arc<RecentCleanings>,
     pub(crate) bdi: Arc<BackingDevice>,
     /// Totals of earlier mounts.
     pub(crate) before: LifetimeTotals,
@@ -58,6 +64,7 @@ impl HandleRequest for ControlHandler {
     fn handle(&self, request: &ControlRequest) -> ControlReply {
         let outcome = match request {
             ControlRequest::Status => return ControlReply::Status(Box::new(self.report())),
+            ControlRequest::Segments { first } => return self.segments(*first),
             ControlRequest::Watch | ControlRequest::Trace { .. } => return ControlReply::Watching,
             ControlRequest::Allow(list) => self.allow(list).map(|()| ControlReply::Allowed),
             ControlRequest::BeginWriting => self.begin_writing().map(|()| ControlReply::Allowed),
@@ -80,7 +87,9 @@ impl ControlHandler {
     pub(super) fn report(&self) -> VolumeReport {
         let (volume, transport) = (&self.volume, &self.transport);
         let report = VolumeReport::of_mounted(volume, &self.before, &self.device, transport);
-        VolumeReport { cache: Some(self.bdi.dirty_bound().into()), ..report }
+        let cache = Some(self.bdi.dirty_bound().into());
+        let latencies = LatencyReport::of(&self.latencies);
+        VolumeReport { cache, latencies, cleanings: self.cleanings.report(), ..report }
     }
 
     /// Reports the numbers of the volume, with the mount point and the state of the kernel's mount.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::exit_error::ExitError;
 use crate::fuse::LossReport;
 use crate::resize_report::ResizeReport;
-use crate::stat_report::VolumeReport;
+use crate::stat_report::{SegmentsMessage, VolumeReport};
 
 /// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +13,11 @@ use crate::stat_report::VolumeReport;
 pub(crate) enum ControlRequest {
     /// Asks for the numbers of the volume.
     Status,
+    /// Asks for the state of the segments from this number on, as many as fit into a message.
+    Segments {
+        /// Number of the first segment.
+        first: u32,
+    },
     /// Asks for a second reply, after [`ControlReply::Watching`], with the outcome of the last checkpoint.
     Watch,
     /// Asks whether a remount with this comma list is possible.
@@ -47,6 +52,8 @@ pub(crate) enum ControlRequest {
 pub(crate) enum ControlReply {
     /// Reply to [`ControlRequest::Status`].
     Status(Box<VolumeReport>),
+    /// Reply to [`ControlRequest::Segments`].
+    Segments(Box<SegmentsMessage>),
     /// Reply to [`ControlRequest::Watch`].
     Watching,
     /// Reply to [`ControlRequest::Allow`], [`ControlRequest::BeginWriting`] and [`ControlRequest::Changed`].

@@ -156,7 +156,10 @@ impl FuseShell {
     fn pass(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
         let node = request.node;
         let _change = is_change(&request.operation).then(|| self.gate.enter());
-        match self.serve(request, room) {
+        let begun = Instant::now();
+        let outcome = self.serve(request, room);
+        self.latencies.note(&request.operation, begun.elapsed());
+        match outcome {
             Ok(answer) => Ok(answer),
             Err(Refusal::Failed(error)) => Err(self.errno(node, &error)),
             Err(Refusal::Errno(code)) => Err(Errno::new(code)),

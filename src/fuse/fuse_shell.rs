@@ -20,6 +20,7 @@ use sfs_fuse::{AsyncDio, Errno, FuseRequest};
 use super::failure_log::FailureLog;
 use super::free_space::FreeSpace;
 use super::invalidations::AttributeInvalidations;
+use super::latencies::Latencies;
 use super::lost_writeback::LostWriteback;
 use super::open_handles::{OpenHandles, WriteVerdict};
 use super::{error_to_errno, inode_attributes};
@@ -63,6 +64,7 @@ pub(crate) struct FuseShell {
     failures: FailureLog,
     pub(super) gate: Arc<FreezeGate>,
     pub(super) recorder: Arc<RequestRecorder>,
+    pub(super) latencies: Arc<Latencies>,
     /// Held during a trim: one at a time.
     pub(super) trimming: Mutex<()>,
     /// `true` after the reason why there are no swap files was logged.
@@ -84,6 +86,7 @@ impl FuseShell {
             failures,
             gate: Arc::default(),
             recorder: Arc::default(),
+            latencies: Arc::default(),
             trimming: Mutex::default(),
             has_refused_swap: AtomicBool::default(),
             writeback: options.writeback,
@@ -110,6 +113,11 @@ impl FuseShell {
     /// Returns the recorder of requests.
     pub(crate) fn recorder(&self) -> Arc<RequestRecorder> {
         self.recorder.clone()
+    }
+
+    /// Returns the latencies of the requests.
+    pub(crate) fn latencies(&self) -> Arc<Latencies> {
+        self.latencies.clone()
     }
 
     /// Makes requests for changes pass `gate`.

@@ -1,6 +1,8 @@
 //! Operations on names and attributes. Changes are synced where `-o sync` or `-o dirsync` asks for it; the kernel
 //! has checked permissions.
 
+use std::time::Instant;
+
 use sfs_core::format::{AccessListKind, FileKind};
 use sfs_core::request::{AttributeChanges, Caller, FileEntry, RenameMode, XattrMode};
 use sfs_core::{Error, Result as CoreResult};
@@ -9,6 +11,7 @@ use sfs_fuse::{
 };
 
 use super::fuse_shell::{FuseShell, TTL, caller};
+use super::latencies::OperationKind;
 use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 use super::{inode_attributes, privileges};
 
@@ -331,7 +334,9 @@ impl FuseShell {
         with_attributes: bool,
         add: &mut dyn FnMut(&ListingEntry<'_>, Option<&sfs_fuse::NodeEntry>) -> bool,
     ) -> Result<(), Errno> {
+        let begun = Instant::now();
         let read = self.read_entries(ino, offset, with_attributes, add);
+        self.latencies.note_kind(OperationKind::Readdir, begun.elapsed());
         read.map_err(|error| self.errno(ino, &error))
     }
 

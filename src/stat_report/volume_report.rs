@@ -12,8 +12,10 @@ use sfs_core::request::{
 };
 use uuid::Uuid;
 
+use super::cleaning_report::CleaningReport;
 use super::error_report::{ErrorReport, FailureReport};
 use super::health_report::HealthReport;
+use super::latency_report::LatencyReport;
 use super::lock_report::LockReport;
 use super::wear_report::WearReport;
 use crate::bdi::DirtyBound;
@@ -75,6 +77,12 @@ pub struct VolumeReport {
     /// Times of locks since the daemon began; empty in a build that does not keep them.
     #[serde(default)]
     pub locks: Vec<LockReport>,
+    /// Latencies of the requests since the mount, by operation; empty when the volume is not mounted.
+    #[serde(default)]
+    pub latencies: Vec<LatencyReport>,
+    /// The last cleaning rounds of the mount, at most 32, the newest first.
+    #[serde(default)]
+    pub cleanings: Vec<CleaningReport>,
     /// Activity in all mounts: in earlier mounts up to their last checkpoints, and in this mount.
     pub life: ActivityReport,
 }
@@ -248,6 +256,8 @@ impl VolumeReport {
             health: None,
             mount: None,
             locks: Vec::new(),
+            latencies: Vec::new(),
+            cleanings: Vec::new(),
             life: ActivityReport::of_life(life),
         }
     }

@@ -11,10 +11,12 @@ mod cleaner;
 mod discards;
 mod excluded;
 mod futility;
+mod observer;
 mod progress;
 pub(crate) mod watermarks;
 
 pub(crate) use cleaner::{Cleaner, CleanerParts, CleaningRound, ReadStep};
 pub(crate) use discards::Discards;
 pub use discards::Trim;
+pub use observer::{Cleaned, CleaningObserver};
 pub(crate) use progress::{GarbageBlocks, StallDetector};

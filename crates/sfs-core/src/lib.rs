@@ -32,7 +32,7 @@ pub mod tree;
 mod volume;
 mod writeback;
 
-pub use clean::Trim;
+pub use clean::{Cleaned, CleaningObserver, Trim};
 pub use error::{Error, Result};
 pub use lock_rank::{DurationHistogram, LockTimes, lock_times};
 pub use recovery::{Basis, Moved, Rebuild, make, root_directory};

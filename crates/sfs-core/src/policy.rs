@@ -17,6 +17,8 @@ mod names;
 mod tests;
 mod victim;
 
+pub(crate) use hotness::segment_hotness;
+
 pub use grouping::{
     Candidate, Dac, Distance, Fast12, GroupingPolicy, Partition, Quantization, SepBit,
     SeparateCleaning, Sfs, SingleGroup,

@@ -15,7 +15,10 @@ use crate::mutant::{Mutant, mutated};
 pub use options::{
     AccessTimePolicy, ErrorReaction, OpenProgress, Release, Remainder, VolumeOptions,
 };
-pub use status::{Counters, GroupStatus, LifetimeTotals, SegmentCounts, Space, Status};
+pub use status::{
+    Counters, GroupStatus, LifetimeTotals, SegmentCounts, SegmentStatus, SegmentsPart, Space,
+    Status,
+};
 
 /// The credentials and time of a request.
 #[derive(Clone, Copy, Debug, Default)]

@@ -35,6 +35,7 @@ mod resize;
 mod resize_tests;
 mod schedule;
 mod seek;
+mod segments;
 #[cfg(test)]
 mod shortage_tests;
 mod status;

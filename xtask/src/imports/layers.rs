@@ -95,7 +95,7 @@ pub(super) const CRATES: [Layered; 5] = [
             &["freeze", "request_recorder"],
             &["fuse"],
             &["transport"],
-            &["resize_report", "stat_report"],
+            &["recent_cleanings", "resize_report", "stat_report"],
             &["control"],
             &["metrics"],
             &[
@@ -105,6 +105,7 @@ pub(super) const CRATES: [Layered; 5] = [
                 "mount_session",
                 "remount",
                 "resize",
+                "segments_command",
                 "stat",
                 "trace_command",
                 "unmount",

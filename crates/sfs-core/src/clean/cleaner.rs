@@ -14,6 +14,7 @@ use zerocopy::IntoBytes;
 use super::choice::{Candidates, Choice, Chosen};
 use super::excluded::{BlockDamage, ExcludedVictims, SegmentGeneration};
 use super::futility::Futility;
+use super::observer::{Cleaned, CleaningObserver, ObserverSlot};
 use super::progress::{CleanProgress, GarbageBlocks};
 use super::watermarks::Urgency;
 use crate::counters::AtomicCounters;
@@ -92,6 +93,10 @@ pub(crate) struct CleaningRound {
     /// `true` if the live blocks go to any open segment with room, whatever their groups.
     pub(crate) merges_groups: bool,
     progress: CleanProgress,
+    /// Number of live nodes of the victims, which the next checkpoint moves.
+    live_nodes: usize,
+    /// Number that the observer gave at the first victim.
+    begun: u64,
 }
 
 impl CleaningRound {
@@ -137,6 +142,7 @@ pub(crate) struct Cleaner {
     dirty_nodes_max: usize,
     /// `true` if victims with nodes were left out of the last choice, because too many nodes are dirty.
     waits_for_checkpoint: AtomicBool,
+    observer: ObserverSlot,
 }
 
 /// Components that the cleaner uses.
@@ -174,7 +180,13 @@ impl Cleaner {
             moved_blocks_max,
             dirty_nodes_max: (cache_bytes / BLOCK_SIZE / CACHES_PER_DIRTY).max(DIRTY_NODES_MIN),
             waits_for_checkpoint: AtomicBool::new(false),
+            observer: ObserverSlot::default(),
         }
+    }
+
+    /// Has rounds reported to `observer`.
+    pub(crate) fn observe(&self, observer: Arc<dyn CleaningObserver>) {
+        self.observer.set(observer);
     }
 
     /// Locks the round of the background.
@@ -278,6 +290,17 @@ impl Cleaner {
         goes_on
     }
 
+    /// Reports a round whose blocks were committed, `moved_bytes` of them. Comes before [`Cleaner::finish`].
+    pub(crate) fn report(&self, round: &CleaningRound, moved_bytes: u64) {
+        let unfinished = usize::from(round.failed.is_some() || !round.unread.is_empty());
+        let victims = round.victims.len().saturating_sub(unfinished) as u32;
+        let of_victims = u64::from(victims) * u64::from(self.superblock.layout().segment_blocks);
+        let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+        let kept_bytes = moved_bytes + bytes(round.live_nodes as u64);
+        let freed_bytes = bytes(of_victims).saturating_sub(kept_bytes);
+        self.observer.finished(round.begun, Cleaned { victims, moved_bytes, freed_bytes });
+    }
+
     /// Ends a round whose blocks were not committed: other rounds may take its victims.
     pub(crate) fn abandon(&self, round: &mut CleaningRound) {
         let failed = round.failed;
@@ -305,6 +328,9 @@ impl Cleaner {
     fn take_victim(&self, round: &mut CleaningRound, choice: Choice) -> bool {
         let Some(victim) = self.choose_victim(round, choice) else { return false };
         self.excluded.lock().take(victim.0);
+        if round.is_empty() {
+            round.begun = self.observer.begun();
+        }
         round.victims.push(victim);
         match self.chunks.segment_entries(victim.0) {
             Ok(entries) => round.unread = entries.into_iter().rev().collect(),
@@ -379,10 +405,12 @@ impl Cleaner {
     /// Collects live data from the next part of the victim, and makes its live nodes dirty. Returns the number of these
     /// nodes.
     fn read_part(&self, round: &mut CleaningRound) -> usize {
-        self.try_read_part(round).unwrap_or_else(|error| {
+        let live_nodes = self.try_read_part(round).unwrap_or_else(|error| {
             self.give_up_victim(round, &error);
             0
-        })
+        });
+        round.live_nodes += live_nodes;
+        live_nodes
     }
 
     fn try_read_part(&self, round: &mut CleaningRound) -> Result<usize> {

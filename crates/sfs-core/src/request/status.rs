@@ -3,7 +3,7 @@
 use sfs_device::BLOCK_SIZE;
 
 use super::options::ErrorReaction;
-use crate::format::{Head, Remembered};
+use crate::format::{Head, Remembered, SegmentState};
 
 /// The space of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +95,38 @@ pub struct SegmentCounts {
     pub bad: u32,
     /// Number of InPlace segments, whose data is overwritten in place.
     pub in_place: u32,
+}
+
+/// The state of one segment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SegmentStatus {
+    /// State of the segment.
+    pub state: SegmentState,
+    /// Head that wrote the segment; `None` unless the segment is Open, Sealed or InPlace.
+    pub head: Option<Head>,
+    /// Number of live blocks.
+    pub live_blocks: u32,
+    /// Mean modification time of the live data blocks, in ticks; `None` without live data.
+    pub modified: Option<u32>,
+    /// Hotness of the live data, in writes a tick (SFS, section 3.2); `None` without live data.
+    pub hotness: Option<f64>,
+}
+
+/// The states of neighbouring segments at one time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SegmentsPart {
+    /// Number of all segments of the volume.
+    pub segment_count: u32,
+    /// Number of blocks in a segment.
+    pub segment_blocks: u32,
+    /// Address of the first segment of the volume.
+    pub segment_first: u64,
+    /// Time on the write clock, in ticks.
+    pub now: u32,
+    /// Log2 of the number of blocks in a tick.
+    pub tick_blocks_log2: u32,
+    /// The segments of the part.
+    pub segments: Vec<SegmentStatus>,
 }
 
 /// The segments of one head.

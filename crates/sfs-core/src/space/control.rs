@@ -8,7 +8,7 @@ use super::admission::Admission;
 use super::outlook::Outlook;
 use super::throttle::{CleaningPace, WriteBufferMarks};
 use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage, is_checkpoint_worthwhile};
-use crate::clean::{Cleaner, CleaningRound, Discards, StallDetector};
+use crate::clean::{Cleaner, CleaningObserver, CleaningRound, Discards, StallDetector};
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, Orphans};
 use crate::format::{Head, Layout, SEGMENTS_MIN};
@@ -350,6 +350,11 @@ impl SpaceControl {
         Ok(has_cleaned)
     }
 
+    /// Has cleaning rounds reported to `observer`.
+    pub(crate) fn observe_cleaning(&self, observer: Arc<dyn CleaningObserver>) {
+        self.cleaner.observe(observer);
+    }
+
     /// Commits the blocks of a cleaning round; returns whether another round is worthwhile. If the
     /// commit fails, the victims stay as they are, and other rounds may take them.
     pub(super) fn commit_round(
@@ -357,10 +362,14 @@ impl SpaceControl {
         log: &mut LogState,
         round: &mut CleaningRound,
     ) -> StepResult<bool> {
+        let moved_bytes = || self.counters.cleaning_bytes.load(Ordering::Relaxed);
+        let before = moved_bytes();
         if let Err(error) = self.commit_moves(log, round) {
             self.cleaner.abandon(round);
             return Err(error);
         }
+        // No other thread moves blocks while this one holds the log.
+        self.cleaner.report(round, moved_bytes() - before);
         let garbage = garbage(&self.superblock.layout(), &self.metadata.read());
         Ok(self.cleaner.finish(round, garbage, self.reclaimable_blocks(log)))
     }
