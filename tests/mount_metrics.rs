@@ -351,8 +351,9 @@ impl Drop for Killed {
     }
 }
 
-/// Sends a query to Prometheus, and returns the value of the only result.
-fn query(address: SocketAddr, query: &str) -> Option<f64> {
+/// Sends a query to Prometheus, and returns the reply.
+fn reply(address: SocketAddr, query: &str) -> Option<Value> {
+    let query: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let request = format!(
         "GET /api/v1/query?query={query} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     );
@@ -360,8 +361,33 @@ fn query(address: SocketAddr, query: &str) -> Option<f64> {
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
     let response = ask(stream, request.as_bytes());
     let (_, body) = response.split_once("\r\n\r\n")?;
-    let reply: Value = serde_json::from_str(body).ok()?;
-    reply["data"]["result"][0]["value"][1].as_str()?.parse().ok()
+    serde_json::from_str(body).ok()
+}
+
+/// Returns the value of the only result of a query.
+fn query(address: SocketAddr, query: &str) -> Option<f64> {
+    reply(address, query)?["data"]["result"][0]["value"][1].as_str()?.parse().ok()
+}
+
+/// Asserts that Prometheus understands every expression of the dashboard, and has results for most of them: a volume
+/// without wear, health and errors lacks those.
+fn expect_results_for_dashboard(address: SocketAddr) {
+    let dashboard = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/grafana/sfs.json");
+    let dashboard = fs::read(dashboard).expect("the dashboard");
+    let dashboard: Value = serde_json::from_slice(&dashboard).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
+    let (mut with_results, mut count) = (0, 0);
+    for target in targets {
+        let expression = target["expr"].as_str().expect("an expression");
+        let expression = expression.replace("$instance", ".*").replace("$__rate_interval", "1m");
+        let reply = reply(address, &expression).expect("a reply");
+        assert_eq!(reply["status"], "success", "{expression}: {reply}");
+        count += 1;
+        with_results +=
+            u32::from(reply["data"]["result"].as_array().is_some_and(|r| !r.is_empty()));
+    }
+    assert!(count >= 25 && with_results * 3 >= count * 2, "{with_results} of {count} have results");
 }
 
 #[test]
@@ -404,6 +430,12 @@ fn mounted_metrics_are_scraped_by_prometheus() {
     let users = query(theirs, "sfs_user_written_bytes_total").expect("a sample");
     assert!(users >= f64::from(8 << 20), "{users}");
     assert_eq!(query(theirs, "up"), Some(1.0));
+    let writes = query(theirs, "sum(sfs_request_duration_seconds_count{operation='write'})");
+    assert!(writes >= Some(8.0), "{writes:?}");
+    wait_until("rates have two scrapes", || {
+        query(theirs, "count(rate(sfs_syncs_total[1m]))") == Some(1.0)
+    });
+    expect_results_for_dashboard(theirs);
     mount.unmount();
     volume.check();
 }

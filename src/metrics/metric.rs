@@ -205,6 +205,12 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "sfs_request_duration_seconds",
+        kind: MetricKind::Histogram,
+        help: "Time that the daemon worked on a request, by operation.",
+        samples: sample::latencies,
+    },
+    Metric {
         name: "sfs_times_written",
         kind: MetricKind::Gauge,
         help: "Bytes written to the device over its size, in the life of the volume.",

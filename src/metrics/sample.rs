@@ -3,8 +3,15 @@
 use std::collections::BTreeMap;
 
 use crate::stat_report::{
-    ActivityReport, ErrorReport, GroupReport, HealthState, Holds, VolumeReport, WearReport,
+    ActivityReport, ErrorReport, GroupReport, HealthState, Holds, LatencyReport, VolumeReport,
+    WearReport,
 };
+
+/// End of the first octave of latencies, in seconds.
+const FIRST_OCTAVE_SECS: f64 = 1.024e-6;
+
+/// Number of octaves among whose ends the bounds of histograms are: the last bound is 17 s.
+const OCTAVES: usize = 25;
 
 /// Value of a metric, with its labels.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,6 +102,33 @@ pub(super) fn errors(report: &VolumeReport) -> Vec<Sample> {
     report.errors.iter().map(sample).collect()
 }
 
+/// Returns the histogram of each operation. The bounds are the same for all, and every second octave has one.
+pub(super) fn latencies(report: &VolumeReport) -> Vec<Sample> {
+    report.latencies.iter().flat_map(histogram).collect()
+}
+
+fn histogram(latency: &LatencyReport) -> Vec<Sample> {
+    let sample = |suffix, bound: Option<String>, value| {
+        let operation = ("operation", latency.operation.clone());
+        let labels = [Some(operation), bound.map(|bound| ("le", bound))];
+        Sample { suffix, labels: labels.into_iter().flatten().collect(), value }
+    };
+    let bucket = |octave: usize| {
+        let below: u64 = latency.octaves.iter().take(octave + 1).sum();
+        let bound = FIRST_OCTAVE_SECS * (1_u64 << octave) as f64;
+        sample("_bucket", Some(format!("{bound}")), below as f64)
+    };
+    // The octaves were counted one after another while requests came; their sum is a consistent number.
+    let count = latency.octaves.iter().sum::<u64>() as f64;
+    let buckets = (0..OCTAVES).step_by(2).map(bucket);
+    let rest = [
+        sample("_bucket", Some("+Inf".to_owned()), count),
+        sample("_sum", None, latency.total_us as f64 / 1e6),
+        sample("_count", None, count),
+    ];
+    buckets.chain(rest).collect()
+}
+
 /// Returns a number of the wear; nothing if the volume keeps none, or the number is not known.
 pub(super) fn wear(
     report: &VolumeReport,
@@ -123,4 +157,40 @@ pub(super) fn findings(report: &VolumeReport) -> Vec<Sample> {
     }
     let sample = |(kind, count)| Sample::labelled("kind", kind, count as f64);
     counts.into_iter().map(sample).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_buckets_of_a_histogram_are_cumulative() {
+        let latency = LatencyReport {
+            operation: "read".to_owned(),
+            count: 10,
+            total_us: 1500,
+            octaves: vec![1, 0, 2, 3, 4],
+            ..LatencyReport::default()
+        };
+        let samples = histogram(&latency);
+        let bucket = |bound: &str| {
+            let is_it = |sample: &&Sample| {
+                sample.suffix == "_bucket" && sample.labels[1] == ("le", bound.to_owned())
+            };
+            samples
+                .iter()
+                .find(is_it)
+                .unwrap_or_else(|| panic!("no bucket {bound}: {samples:?}"))
+                .value
+        };
+        assert_eq!(bucket("0.000001024"), 1.0);
+        assert_eq!(bucket("0.000004096"), 3.0);
+        assert_eq!(bucket("0.000016384"), 10.0);
+        assert_eq!(bucket("17.179869184"), 10.0);
+        assert_eq!(bucket("+Inf"), 10.0);
+        let named =
+            |suffix| samples.iter().find(|sample| sample.suffix == suffix).map(|one| one.value);
+        assert_eq!((named("_sum"), named("_count")), (Some(0.0015), Some(10.0)));
+        assert!(samples.iter().all(|sample| sample.labels[0] == ("operation", "read".to_owned())));
+    }
 }
