@@ -105,6 +105,7 @@ fn properties(beginning: &TraceBeginning) -> TraceProperties {
         size_bytes: bytes(space.total_blocks),
         used_bytes: bytes(space.total_blocks.saturating_sub(space.free_blocks)),
         segment_bytes: bytes(report.segments.blocks.into()),
+        segments: report.segments.count().into(),
         write_buffer_bytes: *write_buffer_bytes,
         policy: word(policies.map(|policies| &policies.grouping)),
         victim: word(policies.map(|policies| &policies.victims)),

@@ -152,7 +152,7 @@ fn mounted_requests_are_recorded_and_replayed() {
     let job = TracedJob {
         device_bytes: 64 << 20,
         segment_bytes: None,
-        used_bytes: 0,
+        full: 0.0,
         warm_up_bytes: 0,
         measured_bytes: written,
         options: VolumeOptions::default(),

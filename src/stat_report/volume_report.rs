@@ -290,7 +290,7 @@ impl SegmentsReport {
     }
 
     /// Number of all segments.
-    pub(super) fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.clean + self.open + self.sealed + self.drained + self.bad + self.placed
     }
 }

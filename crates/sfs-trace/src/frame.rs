@@ -19,6 +19,8 @@ pub struct TraceProperties {
     pub used_bytes: u64,
     /// Bytes in a segment.
     pub segment_bytes: u64,
+    /// Number of segments.
+    pub segments: u64,
     /// Bytes of the write buffer.
     pub write_buffer_bytes: u64,
     /// Grouping policy.
@@ -39,6 +41,7 @@ impl TraceProperties {
             "size_bytes" => &mut self.size_bytes,
             "used_bytes" => &mut self.used_bytes,
             "segment_bytes" => &mut self.segment_bytes,
+            "segments" => &mut self.segments,
             "write_buffer_bytes" => &mut self.write_buffer_bytes,
             "policy" => {
                 self.policy = value.to_owned();
@@ -58,11 +61,11 @@ impl TraceProperties {
 impl fmt::Display for TraceProperties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { began_secs, size_bytes, used_bytes, segment_bytes, .. } = self;
-        let Self { write_buffer_bytes, policy, victim, .. } = self;
+        let Self { segments, write_buffer_bytes, policy, victim, .. } = self;
         writeln!(f, "{HEADING}")?;
         writeln!(f, "# began_secs {began_secs}\n# size_bytes {size_bytes}")?;
         writeln!(f, "# used_bytes {used_bytes}\n# segment_bytes {segment_bytes}")?;
-        writeln!(f, "# write_buffer_bytes {write_buffer_bytes}")?;
+        writeln!(f, "# segments {segments}\n# write_buffer_bytes {write_buffer_bytes}")?;
         writeln!(f, "# policy {policy}\n# victim {victim}")?;
         writeln!(f, "{COLUMNS}")
     }

@@ -143,9 +143,9 @@ mod tests {
             (b"# sfs-trace 2\n".to_vec(), "line 1: not a trace of version 1"),
             (b"# sfs-trace 1\n# x\n".to_vec(), "line 3: not a trace of version 1"),
             (b"# sfs-trace 1\n# size_bytes x\n".to_vec(), "line 2: not a number"),
-            (trace("nonsense\n").into(), "line 10: a request has 8 to 10 fields"),
+            (trace("nonsense\n").into(), "line 11: a request has 8 to 10 fields"),
             (vec![b'#'; 1 << 20], "line 1: not a line of a trace"),
-            ([trace("").as_bytes(), b"\xff\n"].concat(), "line 10: not a line of a trace"),
+            ([trace("").as_bytes(), b"\xff\n"].concat(), "line 11: not a line of a trace"),
         ] {
             let refused = read(&text).expect_err("no trace");
             assert!(refused.starts_with(error), "{refused}, not {error}");

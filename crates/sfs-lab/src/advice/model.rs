@@ -24,10 +24,10 @@ const MEASURED: f64 = 2.0;
 /// Size of the traced volume and of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Assumptions {
-    /// Bytes for files and metadata on the volume.
+    /// Bytes of the volume's device.
     pub size_bytes: u64,
-    /// Bytes of them in use.
-    pub used_bytes: u64,
+    /// Part of the volume that is in use, in 0..1.
+    pub full: f64,
     /// The model and the load are this part of the volume and of the trace: one of `factor`.
     pub factor: u64,
     /// Bytes of the model's device.
@@ -38,13 +38,6 @@ pub struct Assumptions {
     pub secs: f64,
 }
 
-impl Assumptions {
-    /// Returns the part of the volume that is in use, 0..=1.
-    pub fn fullness(&self) -> f64 {
-        self.used_bytes as f64 / self.size_bytes as f64
-    }
-}
-
 impl fmt::Display for Assumptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -52,7 +45,7 @@ impl fmt::Display for Assumptions {
             "the volume has {} and is {:.0}% full; the trace writes {} in {:.0} s, repeated until \
              the free space was written {MEASURED} times, after {WARM_UP} times for warming up",
             Human(self.size_bytes),
-            100.0 * self.fullness(),
+            100.0 * self.full,
             Human(self.written_bytes),
             self.secs,
         )?;
@@ -77,7 +70,7 @@ pub struct VolumeModel {
 }
 
 impl VolumeModel {
-    /// Returns a model of at most `model_bytes_max` bytes for a volume of `size_bytes`, of which `used_bytes` are in use.
+    /// Returns a model of at most `model_bytes_max` bytes for a volume of `size_bytes`, of which the part `full` is in use.
     ///
     /// # Errors
     ///
@@ -85,12 +78,12 @@ impl VolumeModel {
     pub fn new(
         load: &RequestLoad,
         size_bytes: u64,
-        used_bytes: u64,
+        full: f64,
         model_bytes_max: u64,
     ) -> Result<Self> {
         ensure!(size_bytes > 0, "the trace does not state the size of the volume: give --size");
         ensure!(model_bytes_max > 0, "the model has no room");
-        ensure!(used_bytes < size_bytes, "a full volume leaves nothing to compare");
+        ensure!((0.0..1.0).contains(&full), "a full volume leaves nothing to compare");
         let factor = size_bytes.div_ceil(model_bytes_max).max(1);
         let sample = load.sampled(factor);
         ensure!(
@@ -99,7 +92,7 @@ impl VolumeModel {
         );
         let assumptions = Assumptions {
             size_bytes,
-            used_bytes,
+            full,
             factor,
             model_bytes: size_bytes / factor,
             written_bytes: load.written_bytes(),
@@ -124,15 +117,15 @@ impl VolumeModel {
     ///
     /// Those of [`TracedJob::run`].
     pub fn run(&self, candidate: &Candidate) -> Result<CandidateOutcome> {
-        let Assumptions { used_bytes, factor, model_bytes, .. } = self.assumptions;
-        let used_bytes = used_bytes / factor;
-        let free = (model_bytes - used_bytes) as f64;
+        let Assumptions { full, factor, model_bytes, .. } = self.assumptions;
+        let free = model_bytes as f64 * (1.0 - full);
         let write_buffer = (candidate.write_buffer_bytes / factor).max(WRITE_BUFFER_MIN);
         let is_default = candidate.victim == policy::default_victim_policy(&candidate.policy);
         let job = TracedJob {
             device_bytes: model_bytes,
             segment_bytes: Some(candidate.segment_bytes),
-            used_bytes,
+            // An empty volume has at least what the load overwrites.
+            full: full.max(f64::MIN_POSITIVE),
             warm_up_bytes: (free * WARM_UP) as u64,
             measured_bytes: (free * MEASURED) as u64,
             options: VolumeOptions {

@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_best_candidate_is_advised_in_one_sentence() {
-        let model = VolumeModel::new(&load(), 48 << 20, 38 << 20, 512 << 20).expect("a model");
+        let model = VolumeModel::new(&load(), 48 << 20, 0.85, 512 << 20).expect("a model");
         let present = Candidate {
             policy: "none".to_owned(),
             victim: "greedy".to_owned(),
@@ -256,16 +256,16 @@ mod tests {
 
     #[test]
     fn the_time_is_bounded_and_impossible_volumes_are_refused() {
-        let model = VolumeModel::new(&load(), 48 << 20, 30 << 20, 512 << 20).expect("a model");
+        let model = VolumeModel::new(&load(), 48 << 20, 0.7, 512 << 20).expect("a model");
         let present = Candidate::default_of(1 << 20);
         let advice = advise(&model, &present, 1 << 20, Duration::ZERO, &mut |_| {});
         let advice = advice.expect("advice");
         assert!(advice.others.is_empty() && advice.left_out > 5, "{advice}");
         assert!(advice.conclusion().starts_with("Keep the settings"), "{advice}");
-        let refused = |size, used| {
-            VolumeModel::new(&load(), size, used, 512 << 20).expect_err("no model").to_string()
+        let refused = |size, full| {
+            VolumeModel::new(&load(), size, full, 512 << 20).expect_err("no model").to_string()
         };
-        assert!(refused(0, 0).contains("give --size"));
-        assert!(refused(1 << 20, 1 << 20).contains("a full volume"));
+        assert!(refused(0, 0.5).contains("give --size"));
+        assert!(refused(1 << 30, 1.0).contains("a full volume"));
     }
 }

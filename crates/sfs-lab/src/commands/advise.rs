@@ -16,7 +16,7 @@ const SEGMENT_BYTES: u64 = 1 << 20;
 pub(crate) struct Arguments {
     /// Trace that sfs-ctl trace has recorded, plain or zstd.
     trace: PathBuf,
-    /// Size of the volume; by default as the trace states it.
+    /// Size of the device; by default as the trace states it.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<u64>,
     /// Part of the volume that is in use, 0..1; by default as the trace states it.
@@ -42,13 +42,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(end) = load.end.filter(|end| end.lost > 0) {
         output::complain(format_args!("the trace lacks {} requests that were lost", end.lost));
     }
-    let size = arguments.size.unwrap_or(properties.size_bytes);
+    let segments = properties.segments.saturating_mul(properties.segment_bytes);
+    let size = arguments.size.unwrap_or(segments.max(properties.size_bytes));
     let full = match arguments.full {
         Some(full) => full,
         None => properties.used_bytes as f64 / properties.size_bytes.max(1) as f64,
     };
     ensure!((0.0..1.0).contains(&full), "--full {full}: give a part below 1");
-    let model = VolumeModel::new(&load, size, (size as f64 * full) as u64, arguments.model_size)?;
+    let model = VolumeModel::new(&load, size, full, arguments.model_size)?;
     let segment_bytes = match properties.segment_bytes {
         0 => SEGMENT_BYTES,
         bytes => bytes,

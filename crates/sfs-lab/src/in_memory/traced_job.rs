@@ -30,8 +30,9 @@ pub struct TracedJob {
     pub device_bytes: u64,
     /// Size of a segment in bytes; `None` for the choice of `sfs-mkfs`.
     pub segment_bytes: Option<u64>,
-    /// Bytes of all files before the load begins; 0 for no file at all, so that every first write is new.
-    pub used_bytes: u64,
+    /// Part of the volume that is in use before the load begins, in 0..1; 0 for no file at all, so that every first write
+    /// is new.
+    pub full: f64,
     /// Number of bytes that the load writes before counting.
     pub warm_up_bytes: u64,
     /// Number of bytes that the load writes while counting; the operation that reaches it is the last one.
@@ -65,8 +66,8 @@ impl TracedJob {
         ensure!(load.written_bytes() > 0, "the load writes nothing");
         let volume = ram_volume::make(self.device_bytes, self.segment_bytes, &self.options)?;
         let mut run = Run::new(volume, load);
-        if self.used_bytes > 0 {
-            run.prepare(self.used_bytes)?;
+        if self.full > 0.0 {
+            run.prepare(self.full)?;
         }
         let mut before = run.volume.counters();
         let until = self.warm_up_bytes.saturating_add(self.measured_bytes);
@@ -118,17 +119,16 @@ impl<'a> Run<'a> {
         Self { volume, load, inodes, now_us: 0, began_us: 0, idle_us: 0, written_bytes: 0 }
     }
 
-    /// Writes the content that the load overwrites, and a file that fills the volume up to `used_bytes`.
-    fn prepare(&mut self, used_bytes: u64) -> Result<()> {
+    /// Writes the content that the load overwrites, and a file that fills the volume up to the part `full`.
+    fn prepare(&mut self, full: f64) -> Result<()> {
         for (file, offset, len) in self.load.overwritten_ranges() {
             self.write(file as usize, offset, len)?;
         }
-        let space = |run: &Self| run.volume.space();
-        let block = sfs_device::BLOCK_SIZE as u64;
-        let used = (space(self).total_blocks - space(self).free_blocks) * block;
-        let rest = used_bytes.saturating_sub(used) / block * block;
+        let space = self.volume.space();
+        let used = space.total_blocks - space.free_blocks;
+        let wanted = (space.total_blocks as f64 * full) as u64;
         let cold = self.make(b"cold")?;
-        self.write_to(cold, 0, rest)?;
+        self.write_to(cold, 0, wanted.saturating_sub(used) * sfs_device::BLOCK_SIZE as u64)?;
         self.volume.sync_all()?;
         while self.volume.work(self.now())? == Work::More {}
         self.written_bytes = 0;
@@ -252,7 +252,7 @@ mod tests {
         TracedJob {
             device_bytes: 64 << 20,
             segment_bytes: Some(256 << 10),
-            used_bytes: 0,
+            full: 0.0,
             warm_up_bytes: 0,
             measured_bytes: 1,
             options: VolumeOptions::default(),
@@ -286,15 +286,15 @@ mod tests {
                 lines += &format!("{},fsync,9,0,0,0,0,0\n", write * 1000);
             }
         }
-        let (used_bytes, warm_up_bytes) = (48 << 20, 32 << 20);
-        let job = TracedJob { used_bytes, warm_up_bytes, measured_bytes: 64 << 20, ..job() };
+        let (full, warm_up_bytes) = (0.85, 32 << 20);
+        let job = TracedJob { full, warm_up_bytes, measured_bytes: 64 << 20, ..job() };
         let counts = job.run(&load(&lines)).expect("the load runs");
         assert!(counts.repetitions >= 10 && counts.counters.segments_cleaned > 0, "{counts:?}");
         assert_eq!(counts.counters.user_bytes_written, counts.written_bytes, "{counts:?}");
         assert!(counts.counters.cleaning_bytes > 0, "{counts:?}");
         let error = job.run(&load("1,read,9,0,4096,0,0,0\n")).expect_err("no load");
         assert_eq!(error.to_string(), "the load writes nothing");
-        let job = TracedJob { used_bytes: 1 << 30, ..job };
+        let job = TracedJob { full: 2.0, ..job };
         assert_eq!(
             job.run(&load(&lines)).expect_err("too small").to_string(),
             "the volume is full"
