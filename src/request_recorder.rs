@@ -1,6 +1,6 @@
 //! The recorder of requests: from the dispatch, through a bounded queue, to the one client that asked for them.
 //!
-//! While nobody records, a request costs one relaxed load ([`RequestRecorder::begin`]). While somebody does, a request
+//! While nobody records, a request costs one relaxed load ([`RequestRecorder::is_on`]). While somebody does, a request
 //! appends to the queue under a lock and never waits for the client: a full queue loses the request, and the loss is
 //! counted and has its place in the trace.
 
@@ -40,9 +40,9 @@ struct State {
 }
 
 impl RequestRecorder {
-    /// Returns the time if requests are recorded. Must be called before a request is served.
-    pub(crate) fn begin(&self) -> Option<Instant> {
-        self.is_on.load(Ordering::Relaxed).then(Instant::now)
+    /// Returns whether requests are recorded.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
     }
 
     /// Records `requests`, which began at `begun` and are answered now.
@@ -136,17 +136,18 @@ mod tests {
     #[test]
     fn requests_are_recorded_by_one_client_at_a_time() {
         let recorder = Arc::new(RequestRecorder::default());
-        assert!(recorder.begin().is_none());
+        assert!(!recorder.is_on());
         recorder.record(Instant::now(), [request(None)]);
         let recording = recorder.start(false).expect("nobody records");
         assert!(recorder.start(true).is_none());
-        let begun = recorder.begin().expect("the recording is on");
+        assert!(recorder.is_on());
+        let begun = Instant::now();
         recorder.record(begun, [request(Some(b"secret")), request(None)]);
         let taken = recording.take(Duration::ZERO);
         assert_eq!(taken.len(), 2, "nothing from before the recording");
         assert!(taken.iter().all(|request| request.name.is_none()), "{taken:?}");
         drop(recording);
-        assert!(recorder.begin().is_none());
+        assert!(!recorder.is_on());
         recorder.record(begun, [request(None)]);
         let next = recorder.start(true).expect("nobody records any more");
         recorder.record(begun, [request(Some(b"name"))]);

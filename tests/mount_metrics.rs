@@ -3,28 +3,27 @@
 
 #[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
+#[path = "mount_metrics/prometheus.rs"]
+mod prometheus;
+#[path = "mount_metrics/users.rs"]
+mod users;
 
 use std::collections::BTreeSet;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Command, Output};
 
-use harness::{Mount, TestVolume, can_mount, copy_program, sfs_mount, stderr};
+use harness::{Mount, TestVolume, can_mount, sfs_mount, stderr};
 use serde_json::Value;
 use sfs::metrics::METRICS;
 use sfs_testkit::{SeededRng, wait_until};
 
 const SIZE: &str = "64M";
 const SECTOR: u64 = 512;
-
-/// Environment variable with the path of a socket, for [`helper_that_asks_a_socket`].
-const SOCKET: &str = "SFS_TEST_SOCKET";
 
 const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -226,85 +225,6 @@ fn metrics_are_not_served_to_other_machines() {
     }
 }
 
-/// Asks the socket that the environment names, as the user of this process, and prints the response. Another test runs
-/// this one as another user.
-#[test]
-#[ignore = "a helper of mounted_metrics_are_hidden_from_other_users"]
-fn helper_that_asks_a_socket() {
-    let path = std::env::var(SOCKET).expect("a socket");
-    match UnixStream::connect(path) {
-        Ok(stream) => println!("answer:{}:", ask(stream, REQUEST)),
-        Err(error) => println!("error:{error}:"),
-    }
-}
-
-/// Root mounts, and opens the directory and the sockets to everyone. `/run` is one of this test.
-const OPENED: &str = r#"
-    set -e
-    mount -t tmpfs -o mode=755 tmpfs /run
-    "$1/sfs-mount" "$1/image" "$1/mount"
-    user="setpriv --reuid 65534 --regid 65534 --clear-groups"
-    socket="$(echo /run/sfs/*.metrics)"
-    export SFS_TEST_SOCKET="$socket"
-    $user "$1/asker" --ignored --exact helper_that_asks_a_socket --nocapture
-    $user "$1/sfs-ctl" metrics "$1/mount" || true
-    chmod 755 /run/sfs; chmod 666 /run/sfs/*
-    $user "$1/asker" --ignored --exact helper_that_asks_a_socket --nocapture
-    $user "$1/sfs-ctl" metrics "$1/mount" || true
-    $user "$1/sfs-ctl" trace "$1/mount" -o "$1/open/trace" --seconds 1 || true
-    "$1/asker" --ignored --exact helper_that_asks_a_socket --nocapture
-    "$1/sfs-umount" "$1/mount"
-"#;
-
-#[test]
-fn mounted_metrics_are_hidden_from_other_users() {
-    if !can_mount() {
-        return;
-    }
-    let volume = TestVolume::new("16M");
-    let scratch = volume.scratch.path();
-    let this = std::env::current_exe().expect("this program");
-    for (program, name) in [
-        (Path::new(env!("CARGO_BIN_EXE_sfs-mount")), "sfs-mount"),
-        (Path::new(env!("CARGO_BIN_EXE_sfs-umount")), "sfs-umount"),
-        (Path::new(env!("CARGO_BIN_EXE_sfs-ctl")), "sfs-ctl"),
-        (&this, "asker"),
-    ] {
-        copy_program(program, &scratch.join(name));
-    }
-    fs::create_dir(scratch.join("open")).expect("a directory");
-    for path in [scratch, &scratch.join("open")] {
-        fs::set_permissions(path, Permissions::from_mode(0o777)).expect("a mode");
-    }
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", OPENED, "sh"]).arg(scratch);
-    let Ok(output) = command.output() else {
-        return eprintln!("skipped: unshare is not installed");
-    };
-    let (said, wrong) = (String::from_utf8_lossy(&output.stdout), stderr(&output));
-    let is_missing = |line: &str| {
-        ["unshare:", "mount:", "sh:"].iter().any(|no| line.starts_with(no))
-            || line.contains("setpriv:")
-    };
-    if wrong.lines().any(is_missing) {
-        return eprintln!("skipped: {wrong}");
-    }
-    assert!(output.status.success(), "{said}{wrong}");
-    let answers: Vec<&str> = said
-        .lines()
-        .filter(|line| line.starts_with("answer:") || line.starts_with("error:"))
-        .collect();
-    assert!(answers[0].starts_with("error:Permission denied"), "{said}");
-    assert_eq!(answers[1], "answer::", "the daemon closes the connection: {said}");
-    assert!(answers[2].starts_with("answer:HTTP/1.1 200 OK"), "root is served: {said}");
-    assert_eq!(said.matches("sfs_files{").count(), 1, "only root sees numbers: {said}");
-    let refused = wrong.lines().filter(|line| line.starts_with("sfs-ctl: ")).count();
-    assert_eq!(refused, 3, "{wrong}");
-    assert!(wrong.contains("only root and the user who mounted it may query it"), "{wrong}");
-    assert!(!scratch.join("open/trace").exists(), "nothing was recorded");
-    volume.check();
-}
-
 /// Returns the names of metrics in the expressions of a dashboard.
 fn names_in(value: &Value, names: &mut BTreeSet<String>) {
     match value {
@@ -339,107 +259,4 @@ fn every_metric_of_the_dashboard_exists() {
     for name in exported {
         assert!(page.contains(&format!("`{name}`")), "docs/sfs-ctl.md does not explain {name}");
     }
-}
-
-/// Child process that is killed and waited for.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Sends a query to Prometheus, and returns the reply.
-fn reply(address: SocketAddr, query: &str) -> Option<Value> {
-    let query: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
-    let request = format!(
-        "GET /api/v1/query?query={query} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    );
-    let stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-    let response = ask(stream, request.as_bytes());
-    let (_, body) = response.split_once("\r\n\r\n")?;
-    serde_json::from_str(body).ok()
-}
-
-/// Returns the value of the only result of a query.
-fn query(address: SocketAddr, query: &str) -> Option<f64> {
-    reply(address, query)?["data"]["result"][0]["value"][1].as_str()?.parse().ok()
-}
-
-/// Asserts that Prometheus understands every expression of the dashboard, and has results for most of them: a volume
-/// without wear, health and errors lacks those.
-fn expect_results_for_dashboard(address: SocketAddr) {
-    let dashboard = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/grafana/sfs.json");
-    let dashboard = fs::read(dashboard).expect("the dashboard");
-    let dashboard: Value = serde_json::from_slice(&dashboard).expect("JSON");
-    let panels = dashboard["panels"].as_array().expect("panels");
-    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
-    let (mut with_results, mut count) = (0, 0);
-    for target in targets {
-        let expression = target["expr"].as_str().expect("an expression");
-        let expression = expression.replace("$instance", ".*").replace("$__rate_interval", "1m");
-        let reply = reply(address, &expression).expect("a reply");
-        assert_eq!(reply["status"], "success", "{expression}: {reply}");
-        count += 1;
-        with_results +=
-            u32::from(reply["data"]["result"].as_array().is_some_and(|r| !r.is_empty()));
-    }
-    assert!(count >= 25 && with_results * 3 >= count * 2, "{with_results} of {count} have results");
-}
-
-#[test]
-#[ignore = "needs Prometheus, which cargo xtask test --long installs"]
-fn mounted_metrics_are_scraped_by_prometheus() {
-    if !can_mount() {
-        return;
-    }
-    let Some(volume) = TestVolume::on_loop(SIZE) else { return };
-    let before = bytes_written(&volume.device);
-    let (ours, theirs) = (free_address(), free_address());
-    let mount = volume.mount(&format!("metrics={ours}"));
-    for text in [sfs_ctl(&["metrics"], &mount.dir).stdout, body(&ask_loopback(ours)).into()] {
-        let mut promtool = Command::new("promtool");
-        promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
-        let mut promtool = promtool.spawn().expect("promtool is installed");
-        promtool.stdin.take().expect("a pipe").write_all(&text).expect("promtool reads");
-        let output = promtool.wait_with_output().expect("promtool ends");
-        assert!(output.status.success(), "{}", stderr(&output));
-        assert_eq!(stderr(&output), "", "promtool finds nothing to improve");
-    }
-    let scratch = volume.scratch.path();
-    let config = format!(
-        "global:\n  scrape_interval: 1s\nscrape_configs:\n- job_name: sfs\n  static_configs:\n  \
-         - targets: ['{ours}']\n"
-    );
-    fs::write(scratch.join("prometheus.yml"), config).expect("a file");
-    let mut prometheus = Command::new("prometheus");
-    prometheus.arg(format!("--config.file={}", scratch.join("prometheus.yml").display()));
-    prometheus.arg(format!("--storage.tsdb.path={}", scratch.join("tsdb").display()));
-    prometheus.arg(format!("--web.listen-address={theirs}"));
-    let prometheus = prometheus.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    let _prometheus = Killed(prometheus.spawn().expect("prometheus is installed"));
-    write_and_sync(&mount.dir, 8 << 20);
-    wait_until("Prometheus has the bytes that the kernel counts", || {
-        let kernels = bytes_written(&volume.device) - before;
-        let seen = query(theirs, "sum(sfs_device_written_bytes_total)");
-        kernels >= 8 << 20 && seen == Some(kernels as f64)
-    });
-    let users = query(theirs, "sfs_user_written_bytes_total").expect("a sample");
-    assert!(users >= f64::from(8 << 20), "{users}");
-    assert_eq!(query(theirs, "up"), Some(1.0));
-    let writes = query(theirs, "sum(sfs_request_duration_seconds_count{operation='write'})");
-    assert!(writes >= Some(8.0), "{writes:?}");
-    wait_until("rates have two scrapes", || {
-        query(theirs, "count(rate(sfs_syncs_total[1m]))") == Some(1.0)
-    });
-    expect_results_for_dashboard(theirs);
-    mount.unmount();
-    volume.check();
-}
-
-fn ask_loopback(address: SocketAddr) -> String {
-    ask(TcpStream::connect(address).expect("the mount listens"), REQUEST)
 }

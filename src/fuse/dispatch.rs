@@ -132,21 +132,17 @@ impl FuseShell {
 
     /// Serves `request`. The data of a read may be put into `room`, if `room` is not empty.
     pub(crate) fn answer(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
-        match self.recorder.begin() {
-            None => self.pass(request, room),
-            Some(begun) => self.answer_recorded(request, room, begun),
+        match self.recorder.is_on() {
+            false => self.pass(request, room),
+            true => self.answer_recorded(request, room),
         }
     }
 
     /// Serves `request` as [`FuseShell::answer`] does, and records it.
     #[cold]
-    fn answer_recorded(
-        &self,
-        request: &FuseRequest<'_>,
-        room: &mut [u8],
-        begun: Instant,
-    ) -> ReplyResult {
+    fn answer_recorded(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
         let before = self.files_before(request);
+        let begun = Instant::now();
         let result = self.pass(request, room);
         self.recorder.record(begun, recorded_requests::of(request, before, &result));
         result

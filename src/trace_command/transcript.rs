@@ -189,7 +189,7 @@ impl<W: Write> LineCopy<'_, W> {
         let line = str::from_utf8(line).map_err(|_| unknown())?.trim_end_matches('\n');
         let request: TraceRequest = line.parse().map_err(|_| unknown())?;
         match request.operation {
-            TraceOperation::Lost => self.end.lost += request.len,
+            TraceOperation::Lost => self.end.lost = self.end.lost.saturating_add(request.len),
             _ => self.end.requests += 1,
         }
         Ok(())

@@ -14,6 +14,9 @@ use sfs_trace::{TraceEnd, TraceOperation, TraceProperties, TraceReader, TraceReq
 
 use crate::trace_text;
 
+/// Largest length of a read, write or copy, in bytes: more than the kernel's largest.
+const DATA_LEN_MAX: u64 = 1 << 32;
+
 /// Load of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLoad {
@@ -130,6 +133,10 @@ impl RequestLoad {
             TraceOperation::Unlink if len == 0 => LoadAction::Delete,
             _ => return Ok(()),
         };
+        let has_data = matches!(action, LoadAction::Read { .. } | LoadAction::Write { .. });
+        if has_data && len > DATA_LEN_MAX {
+            bail!("{len} bytes in one request at {at_us} us: no volume has recorded that");
+        }
         if action == LoadAction::SyncAll {
             self.operations.push(LoadOperation { at_us, file: 0, action });
             return Ok(());

@@ -11,8 +11,8 @@ pub enum LineError {
     /// A field must be a number and is none.
     #[error("not a number")]
     Number,
-    /// Offset and length are beyond the largest file.
-    #[error("offset and length are too large")]
+    /// Offset and length are beyond the largest file, or the time is beyond 292 years.
+    #[error("time, or offset and length, are too large")]
     Range,
     /// The operation is unknown.
     #[error("unknown operation")]

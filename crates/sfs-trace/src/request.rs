@@ -7,6 +7,9 @@ use crate::error::LineError;
 use crate::name;
 use crate::operation::TraceOperation;
 
+/// Largest time in a trace: 292 years, whose nanoseconds are a number of 64 bits.
+const AT_US_MAX: u64 = i64::MAX as u64 / 1000;
+
 /// Request of a trace. Numbers that an operation does not have are 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceRequest {
@@ -91,9 +94,13 @@ impl FromStr for TraceRequest {
         let (offset, len): (u64, u64) = (number(numbers[3])?, number(numbers[4])?);
         // The largest file of Linux.
         offset.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(LineError::Range)?;
+        let at_us = number(numbers[0])?;
+        if at_us > AT_US_MAX {
+            return Err(LineError::Range);
+        }
         let name = |index: usize| names.get(index).map(|text| name::parse(text)).transpose();
         Ok(Self {
-            at_us: number(numbers[0])?,
+            at_us,
             operation: numbers[1].parse()?,
             inode: number(numbers[2])?,
             offset,
@@ -150,6 +157,7 @@ mod tests {
             ("1,fly,1,0,0,0,0,0", LineError::Operation),
             ("1,write,1,9223372036854775807,1,0,0,0", LineError::Range),
             ("1,write,1,18446744073709551615,1,0,0,0", LineError::Range),
+            ("9223372036854776,write,1,0,0,0,0,0", LineError::Range),
             ("1,create,1,0,0,0,0,0,%4", LineError::Name),
             ("1,create,1,0,0,0,0,0,a b", LineError::Name),
         ] {

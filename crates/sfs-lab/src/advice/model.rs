@@ -26,7 +26,7 @@ const MEASURED: f64 = 2.0;
 pub struct Assumptions {
     /// Bytes of the volume's device.
     pub size_bytes: u64,
-    /// Part of the volume that is in use, in 0..1.
+    /// Part of the volume that is in use when the load has its most files, in 0..1.
     pub full: f64,
     /// The model and the load are this part of the volume and of the trace: one of `factor`.
     pub factor: u64,
@@ -42,7 +42,7 @@ impl fmt::Display for Assumptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the volume has {} and is {:.0}% full; the trace writes {} in {:.0} s, repeated until \
+            "the volume has {} and is {:.0}% full at most; the trace writes {} in {:.0} s, repeated until \
              the free space was written {MEASURED} times, after {WARM_UP} times for warming up",
             Human(self.size_bytes),
             100.0 * self.full,

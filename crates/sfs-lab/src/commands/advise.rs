@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     /// Size of the device; by default as the trace states it.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<u64>,
-    /// Part of the volume that is in use, 0..1; by default as the trace states it.
+    /// Part of the volume that is in use when the load has its most files, 0..1; by default as the trace states it.
     #[arg(long, value_name = "PART")]
     full: Option<f64>,
     /// Smallest segment to try, the size of the device's erase blocks; by default the present segment size.
@@ -46,9 +46,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let size = arguments.size.unwrap_or(segments.max(properties.size_bytes));
     let full = match arguments.full {
         Some(full) => full,
-        None => properties.used_bytes as f64 / properties.size_bytes.max(1) as f64,
+        None => {
+            let used = properties.used_bytes as f64 + load.new_bytes_max() as f64;
+            used / properties.size_bytes.max(1) as f64
+        }
     };
-    ensure!((0.0..1.0).contains(&full), "--full {full}: give a part below 1");
+    ensure!((0.0..1.0).contains(&full), "{full:.2} of the volume in use: give --full, below 1");
     let model = VolumeModel::new(&load, size, full, arguments.model_size)?;
     let segment_bytes = match properties.segment_bytes {
         0 => SEGMENT_BYTES,

@@ -30,8 +30,8 @@ pub struct TracedJob {
     pub device_bytes: u64,
     /// Size of a segment in bytes; `None` for the choice of `sfs-mkfs`.
     pub segment_bytes: Option<u64>,
-    /// Part of the volume that is in use before the load begins, in 0..1; 0 for no file at all, so that every first write
-    /// is new.
+    /// Part of the volume that is in use when the load has its most files, in 0..1; 0 for no file before the load begins,
+    /// so that every first write is new.
     pub full: f64,
     /// Number of bytes that the load writes before counting.
     pub warm_up_bytes: u64,
@@ -69,9 +69,9 @@ impl TracedJob {
         if self.full > 0.0 {
             run.prepare(self.full)?;
         }
-        let mut before = run.volume.counters();
+        let mut counted_from = (self.warm_up_bytes == 0).then(|| (0, run.volume.counters()));
         let until = self.warm_up_bytes.saturating_add(self.measured_bytes);
-        let (mut counted_from, mut repetitions) = (0, 0);
+        let mut repetitions = 0;
         let mut operations = load.operations.iter();
         while run.written_bytes < until {
             let Some(operation) = operations.next() else {
@@ -82,16 +82,16 @@ impl TracedJob {
             };
             run.wait_until(operation.at_us)?;
             run.operate(operation.file as usize, operation.action)?;
-            if counted_from == 0 && run.written_bytes >= self.warm_up_bytes {
-                before = if self.warm_up_bytes == 0 { before } else { run.volume.counters() };
-                counted_from = run.written_bytes * u64::from(self.warm_up_bytes > 0);
+            if counted_from.is_none() && run.written_bytes >= self.warm_up_bytes {
+                counted_from = Some((run.written_bytes, run.volume.counters()));
             }
         }
+        let (start, before) = counted_from.context("nothing was counted")?;
         let layout = &run.volume.superblock().layout;
         Ok(TracedCounts {
             segments: layout.segment_count,
             segment_blocks: layout.segment_blocks,
-            written_bytes: run.written_bytes - counted_from,
+            written_bytes: run.written_bytes - start,
             repetitions,
             counters: increase(run.volume.counters(), before),
         })
@@ -119,16 +119,19 @@ impl<'a> Run<'a> {
         Self { volume, load, inodes, now_us: 0, began_us: 0, idle_us: 0, written_bytes: 0 }
     }
 
-    /// Writes the content that the load overwrites, and a file that fills the volume up to the part `full`.
+    /// Writes the content that the load overwrites, and a file that fills the volume up to the part `full`, without what
+    /// the load's new files will need.
     fn prepare(&mut self, full: f64) -> Result<()> {
         for (file, offset, len) in self.load.overwritten_ranges() {
             self.write(file as usize, offset, len)?;
         }
         let space = self.volume.space();
         let used = space.total_blocks - space.free_blocks;
+        let block = sfs_device::BLOCK_SIZE as u64;
+        let kept = used + self.load.new_bytes_max() / block;
         let wanted = (space.total_blocks as f64 * full) as u64;
         let cold = self.make(b"cold")?;
-        self.write_to(cold, 0, wanted.saturating_sub(used) * sfs_device::BLOCK_SIZE as u64)?;
+        self.write_to(cold, 0, wanted.saturating_sub(kept) * block)?;
         self.volume.sync_all()?;
         while self.volume.work(self.now())? == Work::More {}
         self.written_bytes = 0;
@@ -146,13 +149,13 @@ impl<'a> Run<'a> {
 
     fn begin_again(&mut self) {
         // At least a second, so that a trace without times makes progress, too.
-        self.began_us += self.load.duration_us() + 1_000_000;
+        self.began_us = self.began_us.saturating_add(self.load.duration_us() + 1_000_000);
     }
 
     /// Lets the background work until the load goes on at `at_us`.
     fn wait_until(&mut self, at_us: u64) -> Result<()> {
         let until = self.began_us.saturating_add(at_us);
-        self.idle_us += until.saturating_sub(self.now_us);
+        self.idle_us = self.idle_us.saturating_add(until.saturating_sub(self.now_us));
         self.now_us = self.now_us.max(until);
         let mut steps = (self.idle_us / STEP_US).min(STEPS_MAX);
         self.idle_us %= STEP_US;
