@@ -42,8 +42,8 @@ impl fmt::Display for Assumptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the volume has {} and is {:.0}% full at most; the trace writes {} in {:.0} s, repeated until \
-             the free space was written {MEASURED} times, after {WARM_UP} times for warming up",
+            "the volume has {} and is {:.0}% full at most; the trace writes {} in {:.0} s, repeated as a whole \
+             until the free space was written {MEASURED} times, after {WARM_UP} times for warming up",
             Human(self.size_bytes),
             100.0 * self.full,
             Human(self.written_bytes),
@@ -59,6 +59,19 @@ impl fmt::Display for Assumptions {
             )?;
         }
         Ok(())
+    }
+}
+
+/// Largest load that is repeated only as a whole, in sizes of the model.
+const WHOLE_MAX: u64 = 4;
+
+/// Returns the number of bytes that a load of `load_bytes` writes so that `wanted` bytes are written: in whole
+/// repetitions, as the parts of a load differ; of a very long load, at least as many as the model has.
+fn in_whole_repetitions(load_bytes: u64, wanted: f64, model_bytes: u64) -> u64 {
+    let wanted = wanted as u64;
+    match load_bytes <= WHOLE_MAX * model_bytes {
+        true => wanted.div_ceil(load_bytes).max(1) * load_bytes,
+        false => wanted.max(model_bytes),
     }
 }
 
@@ -118,7 +131,7 @@ impl VolumeModel {
     /// Those of [`TracedJob::run`].
     pub fn run(&self, candidate: &Candidate) -> Result<CandidateOutcome> {
         let Assumptions { full, factor, model_bytes, .. } = self.assumptions;
-        let free = model_bytes as f64 * (1.0 - full);
+        let (free, load_bytes) = (model_bytes as f64 * (1.0 - full), self.load.written_bytes());
         let write_buffer = (candidate.write_buffer_bytes / factor).max(WRITE_BUFFER_MIN);
         let is_default = candidate.victim == policy::default_victim_policy(&candidate.policy);
         let job = TracedJob {
@@ -126,8 +139,8 @@ impl VolumeModel {
             segment_bytes: Some(candidate.segment_bytes),
             // An empty volume has at least what the load overwrites.
             full: full.max(f64::MIN_POSITIVE),
-            warm_up_bytes: (free * WARM_UP) as u64,
-            measured_bytes: (free * MEASURED) as u64,
+            warm_up_bytes: in_whole_repetitions(load_bytes, free * WARM_UP, model_bytes),
+            measured_bytes: in_whole_repetitions(load_bytes, free * MEASURED, model_bytes),
             options: VolumeOptions {
                 grouping: candidate.policy.clone(),
                 victim: (!is_default).then(|| candidate.victim.clone()),

@@ -83,9 +83,12 @@ impl TracedJob {
             run.wait_until(operation.at_us)?;
             run.operate(operation.file as usize, operation.action)?;
             if counted_from.is_none() && run.written_bytes >= self.warm_up_bytes {
+                // What waits in memory belongs to the warm-up; at the end, to what is counted.
+                run.volume.sync_all()?;
                 counted_from = Some((run.written_bytes, run.volume.counters()));
             }
         }
+        run.volume.sync_all()?;
         let (start, before) = counted_from.context("nothing was counted")?;
         let layout = &run.volume.superblock().layout;
         Ok(TracedCounts {
@@ -295,6 +298,10 @@ mod tests {
         assert!(counts.repetitions >= 10 && counts.counters.segments_cleaned > 0, "{counts:?}");
         assert_eq!(counts.counters.user_bytes_written, counts.written_bytes, "{counts:?}");
         assert!(counts.counters.cleaning_bytes > 0, "{counts:?}");
+        assert!(
+            counts.counters.data_bytes <= counts.written_bytes,
+            "the warm-up counts: {counts:?}"
+        );
         let error = job.run(&load("1,read,9,0,4096,0,0,0\n")).expect_err("no load");
         assert_eq!(error.to_string(), "the load writes nothing");
         let job = TracedJob { full: 2.0, ..job };
