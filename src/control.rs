@@ -16,9 +16,11 @@ mod messages;
 mod segments;
 mod server;
 mod socket_path;
+mod trace;
 
 pub(crate) use asking::{ask, unknown_reply};
 pub(crate) use client::{ControlClient, ControlError};
 pub(crate) use handler::ControlHandler;
-pub(crate) use messages::{ControlReply, ControlRequest, ScrubRequest};
-pub(crate) use server::ControlServer;
+pub(crate) use messages::{ControlReply, ControlRequest, ScrubRequest, TraceBeginning};
+pub(crate) use server::{ControlServer, is_allowed};
+pub(crate) use socket_path::{BoundSocket, listen_for_metrics};

@@ -25,6 +25,7 @@ mod name_operations;
 mod open_handles;
 mod privileges;
 mod range_operations;
+mod recorded_requests;
 mod reply_result;
 mod shutdown;
 mod volume_ioctl;

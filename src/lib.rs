@@ -6,12 +6,14 @@
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
 //! 1. one module for each task of a program: [`image`], [`remount`], [`resize`], [`unmount`], [`stat`], [`segments_command`], [`freeze_command`],
-//!    [`health`], [`hot_command`], [`file_command`], [`asked_work_command`], [`scrub_command`], [`mount_session`];
-//! 2. `control`: the socket between those programs and the daemon of a mount; `waiting_requests`;
+//!    [`health`], [`hot_command`], [`file_command`], [`asked_work_command`], [`metrics_command`], [`scrub_command`], [`trace_command`], [`mount_session`];
+//! 2. `control`: the socket between those programs and the daemon of a mount; [`metrics`], which is served beside it;
+//!    `waiting_requests`;
 //! 3. `health_log`: early warning; [`stat_report`]: the numbers of a volume; `recent_cleanings`; `resize_report`: changes of its size;
 //!    `inspect`: its files, its scrub, and work that is asked for;
 //! 4. [`transport`]: carries requests between the kernel and the shell;
 //! 5. `fuse`: the shell, which turns requests into calls of the volume; [`freeze`]: the gate for requests that change it;
+//!    `request_recorder`;
 //! 6. `background`, `bdi`, `timed_device`, `memory_budget`, `mount`, [`mount_options`]: the background thread, the kernel's settings
 //!    for a mount, the time that writing takes, budgets that fit the memory, the kernel's tree of mounts, `-o`;
 //! 7. [`program`], `ready_pipe`, `volume_path`, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, `kernel_release`, [`exit_error`].
@@ -36,6 +38,8 @@ mod inspect;
 mod kernel_release;
 mod logging;
 mod memory_budget;
+pub mod metrics;
+pub mod metrics_command;
 mod mount;
 pub mod mount_options;
 pub mod mount_session;
@@ -44,6 +48,7 @@ pub mod program;
 mod ready_pipe;
 mod recent_cleanings;
 pub mod remount;
+mod request_recorder;
 pub mod resize;
 mod resize_report;
 pub mod scrub_command;
@@ -51,6 +56,7 @@ pub mod segments_command;
 pub mod stat;
 pub mod stat_report;
 mod timed_device;
+pub mod trace_command;
 pub mod transport;
 pub mod unmount;
 #[expect(unsafe_code, reason = "the one module that calls the system")]

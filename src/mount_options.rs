@@ -7,6 +7,7 @@
 mod foreign;
 pub mod remount;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use nix::mount::MsFlags;
@@ -41,6 +42,8 @@ pub struct MountOptions {
     pub grow: bool,
     /// `true` if other users may enter a mount that an ordinary user makes.
     pub allow_other: bool,
+    /// Loopback address at which every user of the machine may read the metrics of the mount.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Operations that `-o sync` and `-o dirsync` make durable before their reply.
@@ -89,6 +92,7 @@ impl Default for MountOptions {
             threads: None,
             grow: false,
             allow_other: false,
+            metrics: None,
         }
     }
 }
@@ -194,6 +198,7 @@ impl MountOptions {
                     || ExitError::usage(format_args!("{name}={value}: give a number, 1..64"));
                 self.threads = Some(threads.ok_or_else(wrong)?);
             }
+            "metrics" => self.metrics = Some(loopback(name, value)?),
             _ => return Ok(false),
         }
         Ok(true)
@@ -286,6 +291,16 @@ fn reaction(name: &str, value: &str) -> Result<ErrorReaction, ExitError> {
     })
 }
 
+/// Parses an address at which only programs of this machine can reach the daemon.
+fn loopback(name: &str, value: &str) -> Result<SocketAddr, ExitError> {
+    let address = value.parse().ok();
+    address.filter(|at: &SocketAddr| at.ip().is_loopback() && at.port() > 0).ok_or_else(|| {
+        ExitError::usage(format_args!(
+            "{name}={value}: give a loopback address and a port, 127.0.0.1:PORT or [::1]:PORT"
+        ))
+    })
+}
+
 fn size(name: &str, value: &str, least: u64) -> Result<usize, ExitError> {
     let parsed = parse_size(value).ok().filter(|size| (least..=1 << 40).contains(size));
     parsed.and_then(|size| usize::try_from(size).ok()).ok_or_else(|| {
@@ -343,6 +358,15 @@ mod tests {
     }
 
     #[test]
+    fn metrics_are_served_on_loopback_addresses() {
+        for address in ["127.0.0.1:9100", "127.8.9.10:1", "[::1]:65535"] {
+            let options = MountOptions::parse([format!("metrics={address}").as_str()], false);
+            let metrics = options.expect("a loopback address").metrics;
+            assert_eq!(metrics.map(|at| at.to_string()).as_deref(), Some(address));
+        }
+    }
+
+    #[test]
     fn following_symbolic_links_can_be_switched() {
         for (list, expected) in [("nosymfollow", true), ("nosymfollow,symfollow", false)] {
             let options = MountOptions::parse([list], false).expect("the options are known");
@@ -369,6 +393,16 @@ mod tests {
             "writeback=1",
             "errors=ignore",
             "errors=panic",
+            "metrics=",
+            "metrics=9100",
+            "metrics=:9100",
+            "metrics=localhost:9100",
+            "metrics=0.0.0.0:9100",
+            "metrics=10.0.0.1:9100",
+            "metrics=[::]:9100",
+            "metrics=[::ffff:127.0.0.1]:9100",
+            "metrics=127.0.0.1",
+            "metrics=127.0.0.1:0",
         ] {
             let failure = MountOptions::parse([nonsense], false).expect_err(nonsense);
             assert!(failure.to_string().starts_with(nonsense), "{failure}");

@@ -29,11 +29,12 @@ use crate::device_speed;
 use crate::exit_error::{self, ExitError};
 use crate::freeze::{Freezer, ThawReason};
 use crate::fuse::FuseShell;
-use crate::inspect::scrubber::Scrubber;
 use crate::health_log::HealthLog;
+use crate::inspect::scrubber::Scrubber;
 use crate::kernel_release;
 use crate::logging;
 use crate::memory_budget;
+use crate::metrics::MetricsServer;
 use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
 use crate::mount_options::MountOptions;
 use crate::panic_hook;
@@ -162,7 +163,7 @@ fn serve(
         FuseShell::new(volume.clone(), waker.clone(), bdi.clone(), &options, name.clone());
     let freezer = Freezer::new(volume.clone(), waker.clone(), name.clone());
     shell.set_gate(freezer.gate());
-    let lost_writeback = shell.lost_writeback();
+    let (lost_writeback, recorder) = (shell.lost_writeback(), shell.recorder());
     let latencies = shell.latencies();
     let cleanings = Arc::new(RecentCleanings::default());
     volume.observe_cleaning(cleanings.clone());
@@ -198,9 +199,11 @@ fn serve(
     let background = background.map_err(no_thread)?;
     let is_over = Arc::new(Mutex::new(false));
     let is_ending = Arc::new(AtomicBool::new(false));
-    let control = start_control(dir, own.number(), |number| ControlHandler {
+    let (number, metrics_at) = (own.number(), options.metrics);
+    let handler = Arc::new(ControlHandler {
         volume: volume.clone(),
         freezer: freezer.clone(),
+        recorder,
         opened: device.clone(),
         waker,
         latencies,
@@ -217,6 +220,9 @@ fn serve(
         scrubber: scrubber.clone(),
         trimming,
     });
+    let control = start_control(dir, number, handler.clone());
+    let report = move || handler.report_of_mount();
+    let metrics = MetricsServer::start(&name, number, metrics_at, Arc::new(report));
     // The mount answers only once this thread runs.
     let own_while_serving = own.clone();
     let serve = move || serving.run(|error| own_while_serving.lose(error));
@@ -236,6 +242,7 @@ fn serve(
     own.end();
     is_ending.store(true, Ordering::Release);
     scrubber.stop();
+    drop(metrics);
     background.stop();
     *is_over.lock() = true;
     freezer.thaw(ThawReason::Unmount);
@@ -368,9 +375,9 @@ fn mount_and_open(
 fn start_control(
     dir: &Path,
     number: DeviceNumber,
-    handler: impl FnOnce(DeviceNumber) -> ControlHandler,
+    handler: Arc<ControlHandler>,
 ) -> Option<ControlServer> {
-    match ControlServer::start(number, handler(number)) {
+    match ControlServer::start(number, handler) {
         Ok(control) => Some(control),
         Err(error) => {
             tracing::warn!("{}: no control socket: {error}", dir.display());

@@ -16,12 +16,14 @@ mod wear_report;
 mod wear_text;
 
 pub use cleaning_report::CleaningReport;
+pub use device_wear::DeviceWearReport;
+pub(crate) use error_report::ErrorReport;
+pub use health_report::{HealthFinding, HealthReport, HealthState};
 pub use latency_report::LatencyReport;
 pub use segments_report::{SegmentReport, SegmentsMessage, SegmentsReport, StateName};
 pub(crate) use text::plain;
 pub(crate) use volume_report::SegmentCountsReport;
-pub use device_wear::DeviceWearReport;
-pub use health_report::{HealthFinding, HealthReport, HealthState};
 pub use volume_report::VolumeReport;
+pub(crate) use volume_report::{ActivityReport, GroupReport, Holds};
 pub use wear_life::ENDURANCE_CYCLES_DEFAULT;
 pub use wear_report::{DayReport, EraseReport, MonthReport, WearReport};

@@ -10,10 +10,12 @@ use clap::{Parser, Subcommand};
 use sfs::asked_work_command::{self, CleanArguments, MountArguments};
 use sfs::file_command::{self, FileArguments};
 use sfs::freeze::{FREEZE_SECS_DEFAULT, FREEZE_SECS_MAX};
-use sfs::segments_command::{self, SegmentsArguments};
 use sfs::hot_command::{self, HotArguments};
+use sfs::metrics_command::{self, MetricsArguments};
 use sfs::scrub_command::{self, ScrubCommand};
+use sfs::segments_command::{self, SegmentsArguments};
 use sfs::stat_report::ENDURANCE_CYCLES_DEFAULT;
+use sfs::trace_command::{self, TraceArguments};
 use sfs::{ExitError, freeze_command, health, image, resize, stat};
 use sfs_system::parse_size;
 #[cfg(feature = "view")]
@@ -59,6 +61,13 @@ enum CtlCommand {
         #[arg(long, value_name = "CYCLES", default_value_t = ENDURANCE_CYCLES_DEFAULT)]
         endurance: u32,
     },
+    /// Prints the numbers of a volume in the text format of Prometheus, for the textfile collector of its
+    /// node_exporter for example. The daemon of a mount serves the same over HTTP on a Unix socket
+    Metrics(MetricsArguments),
+    /// Records the requests of programs to a mounted volume, for 'sfs-lab': which files, by their inode numbers, which
+    /// ranges, and when; no content, and names only if asked for. Ends after some time, or by Ctrl-C. Root may record
+    /// every mount, other users only their own mounts
+    Trace(TraceArguments),
     /// Stops all writes, so that the device can be copied: everything written before is on it, and a copy is a
     /// clean volume. Programs that write wait until the volume is thawed
     Freeze {
@@ -186,6 +195,8 @@ fn main() -> ExitCode {
         CtlCommand::Trim(arguments) => print(&asked_work_command::trim(&arguments)?),
         CtlCommand::Checkpoint(arguments) => print(&asked_work_command::checkpoint(&arguments)?),
         CtlCommand::Scrub(command) => scrub_command::run(&command, print),
+        CtlCommand::Metrics(arguments) => print(&metrics_command::metrics(&arguments)?),
+        CtlCommand::Trace(arguments) => trace_command::trace(&arguments),
         CtlCommand::Resize { path, size } => {
             let report = resize::resize(&path, size)?;
             print(&format!("{}: {report}", path.display()))

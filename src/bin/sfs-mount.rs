@@ -49,6 +49,9 @@ Mount options:
                         of a directory cause fewer requests
   threads=N             threads that serve requests, 1..64 (one for each core, two to 14, and two;
                         with io_uring twice as many)
+  metrics=ADDRESS:PORT  serve metrics to Prometheus at a loopback address, to every user of the machine
+                        and without names (not); root and the mounting user need no option for it:
+                        see sfs-ctl metrics
   allow_other           let other users access the mount of an ordinary user
   remount               change ro, rw, suid, dev, exec, symfollow and the times of access of a
                         mount; only root can";

@@ -104,6 +104,12 @@ impl ControlClient {
         self.listen(end)
     }
 
+    /// Returns the connection, for a reply that is followed by other bytes. The daemon sends these once it has got a
+    /// byte from here.
+    pub(crate) fn into_stream(self) -> UnixStream {
+        self.0
+    }
+
     /// Receives the next reply, if it comes before `end`; [`ErrorKind::TimedOut`] otherwise.
     pub(crate) fn listen(&self, end: Instant) -> Result<ControlReply, ControlError> {
         Ok(json_line::receive(&self.0, REPLY_LEN_MAX, end)?)

@@ -4,6 +4,8 @@
 //! [`ControlHandler::is_over`] is locked while a client's request writes. The kernel's mount is
 //! never changed here, but by `sfs-mount -o remount`.
 
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -28,6 +30,7 @@ use crate::mount::explain;
 use crate::mount_options::MountOptions;
 use crate::mount_options::remount::access_times_of;
 use crate::recent_cleanings::RecentCleanings;
+use crate::request_recorder::RequestRecorder;
 use crate::resize_report::{self, ResizeReport};
 use crate::stat_report::{LatencyReport, VolumeReport};
 use crate::transport::ActiveTransport;
@@ -36,6 +39,7 @@ use crate::transport::ActiveTransport;
 pub(crate) struct ControlHandler {
     pub(crate) volume: Arc<Volume>,
     pub(crate) freezer: Freezer,
+    pub(crate) recorder: Arc<RequestRecorder>,
     /// The device, to be opened for writing.
     pub(crate) opened: Arc<FileDevice>,
     pub(crate) waker: Arc<Waker>,
@@ -66,21 +70,9 @@ pub(crate) struct ControlHandler {
 impl HandleRequest for ControlHandler {
     fn handle(&self, request: &ControlRequest) -> ControlReply {
         let outcome = match request {
-            ControlRequest::Status => {
-                let report = VolumeReport::of_mounted(
-                    &self.volume,
-                    &self.before,
-                    &self.device,
-                    &self.transport,
-                );
-                let cache = Some(self.bdi.dirty_bound().into());
-                let latencies = LatencyReport::of(&self.latencies);
-                let cleanings = self.cleanings.report();
-                let report = VolumeReport { cache, latencies, cleanings, ..report };
-                return ControlReply::Status(Box::new(report));
-            }
+            ControlRequest::Status => return ControlReply::Status(Box::new(self.report())),
             ControlRequest::Segments { first } => return self.segments(*first),
-            ControlRequest::Watch => return ControlReply::Watching,
+            ControlRequest::Watch | ControlRequest::Trace { .. } => return ControlReply::Watching,
             ControlRequest::Allow(list) => self.allow(list).map(|()| ControlReply::Allowed),
             ControlRequest::BeginWriting => self.begin_writing().map(|()| ControlReply::Allowed),
             ControlRequest::Changed => self.note_change().map(|()| ControlReply::Allowed),
@@ -102,9 +94,30 @@ impl HandleRequest for ControlHandler {
         };
         outcome.unwrap_or_else(ControlReply::from)
     }
+
+    fn trace(&self, client: &UnixStream, names: bool) -> io::Result<()> {
+        self.send_trace(client, names)
+    }
 }
 
 impl ControlHandler {
+    /// Reports the numbers of the volume. The report has no mount point, which the kernel's table of mounts has.
+    pub(super) fn report(&self) -> VolumeReport {
+        let (volume, transport) = (&self.volume, &self.transport);
+        let report = VolumeReport::of_mounted(volume, &self.before, &self.device, transport);
+        let cache = Some(self.bdi.dirty_bound().into());
+        let latencies = LatencyReport::of(&self.latencies);
+        VolumeReport { cache, latencies, cleanings: self.cleanings.report(), ..report }
+    }
+
+    /// Reports the numbers of the volume, with the mount point and the state of the kernel's mount.
+    pub(crate) fn report_of_mount(&self) -> VolumeReport {
+        let report = self.report();
+        let Ok(Some(mount)) = self.mount() else { return report };
+        let mount_point = Some(mount.dir.to_string_lossy().into_owned());
+        VolumeReport { mount_point, read_only: mount.is_read_only(), ..report }
+    }
+
     /// Checks that the mount can be changed to the options of `list`.
     fn allow(&self, list: &str) -> Result<(), ExitError> {
         let device = &self.device;

@@ -1,6 +1,6 @@
 //! A line of JSON over a socket, with a limit on its length and a deadline.
 //!
-//! Both functions return by the deadline, however slowly the other side reads or writes. There is one line in each
+//! All functions return by the deadline, however slowly the other side reads or writes. There is one line in each
 //! direction at a time, so bytes after the newline are not kept.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,14 +11,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Sends `value`.
-pub(super) fn send(
-    mut stream: &UnixStream,
-    value: &impl Serialize,
-    end: Instant,
-) -> io::Result<()> {
+pub(super) fn send(stream: &UnixStream, value: &impl Serialize, end: Instant) -> io::Result<()> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
-    let mut rest = line.as_slice();
+    send_bytes(stream, &line, end)
+}
+
+/// Sends bytes as they are.
+pub(super) fn send_bytes(mut stream: &UnixStream, bytes: &[u8], end: Instant) -> io::Result<()> {
+    let mut rest = bytes;
     while !rest.is_empty() {
         stream.set_write_timeout(Some(left(end)?))?;
         match stream.write(rest) {

@@ -45,6 +45,12 @@ pub(crate) enum ControlRequest {
         /// Size in bytes, of which whole blocks count.
         bytes: Option<u64>,
     },
+    /// Asks to record requests until the client closes the connection. [`ControlReply::Tracing`] is followed by the
+    /// lines of the trace, without those before and after the requests.
+    Trace {
+        /// `true` if names in directories are recorded.
+        names: bool,
+    },
     /// Asks for the hottest files and ranges of the next part of the tree.
     Heat {
         /// Position from which the part begins; `None` for the first part.
@@ -111,6 +117,8 @@ pub(crate) enum ControlReply {
     Frozen,
     /// Reply to [`ControlRequest::Thaw`].
     Thawed,
+    /// Reply to [`ControlRequest::Trace`].
+    Tracing(TraceBeginning),
     /// Reply to [`ControlRequest::Resize`].
     Resized(ResizeReport),
     /// Reply to [`ControlRequest::Heat`].
@@ -144,6 +152,15 @@ pub(crate) enum ControlReply {
         /// Line for the user.
         line: String,
     },
+}
+
+/// Numbers of the volume when a recording begins.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct TraceBeginning {
+    /// Numbers, as for [`ControlRequest::Status`].
+    pub(crate) report: Box<VolumeReport>,
+    /// Bytes of the write buffer.
+    pub(crate) write_buffer_bytes: u64,
 }
 
 impl From<ExitError> for ControlReply {

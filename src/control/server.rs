@@ -38,10 +38,13 @@ const WATCHERS_MAX: usize = 16;
 /// Pause after accept(2) failed, for want of a descriptor for example.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Handler of requests. Every call ends without waiting for a client.
+/// Handler of requests. No call but [`HandleRequest::trace`] waits for a client.
 pub(crate) trait HandleRequest: Send + Sync + 'static {
-    /// Answers every request but [`ControlRequest::Watch`].
+    /// Answers every request but [`ControlRequest::Watch`] and [`ControlRequest::Trace`].
     fn handle(&self, request: &ControlRequest) -> ControlReply;
+
+    /// Answers [`ControlRequest::Trace`]; ends when `client` closes the connection, or does not read for some time.
+    fn trace(&self, client: &UnixStream, names: bool) -> io::Result<()>;
 }
 
 /// Control socket of a mount.
@@ -51,7 +54,7 @@ pub(crate) struct ControlServer {
 }
 
 struct ServerState {
-    handler: Box<dyn HandleRequest>,
+    handler: Arc<dyn HandleRequest>,
     clients: AtomicUsize,
     /// Clients that watch for the end; `None` once the end was reported.
     watchers: Mutex<Option<Vec<UnixStream>>>,
@@ -59,11 +62,16 @@ struct ServerState {
 
 impl ControlServer {
     /// Listens for requests about the filesystem with device number `number`.
-    pub(crate) fn start(number: DeviceNumber, handler: impl HandleRequest) -> io::Result<Self> {
-        let (listener, socket) =
-            socket_path::listen(&socket_path::directories(geteuid().as_raw()), number)?;
+    pub(crate) fn start(
+        number: DeviceNumber,
+        handler: Arc<impl HandleRequest>,
+    ) -> io::Result<Self> {
+        let (listener, socket) = socket_path::listen(
+            &socket_path::directories(geteuid().as_raw()),
+            &socket_path::name(number),
+        )?;
         let shared = Arc::new(ServerState {
-            handler: Box::new(handler),
+            handler,
             clients: AtomicUsize::new(0),
             watchers: Mutex::new(Some(Vec::new())),
         });
@@ -115,8 +123,8 @@ fn accept(listener: &UnixListener, shared: &Arc<ServerState>) {
     }
 }
 
-/// Checks the user of a client. The directory's mode keeps others out already, unless root has changed it.
-fn is_allowed(client: &UnixStream) -> bool {
+/// Checks the user of a client: root or the user who runs the daemon. The directory's mode keeps others out already, unless root has changed it.
+pub(crate) fn is_allowed(client: &UnixStream) -> bool {
     let own = geteuid().as_raw();
     getsockopt(client, PeerCredentials).is_ok_and(|peer| [0, own].contains(&peer.uid()))
 }
@@ -125,6 +133,7 @@ fn serve(client: UnixStream, shared: &ServerState) -> io::Result<()> {
     let request = json_line::receive(&client, REQUEST_LEN_MAX, Instant::now() + CLIENT_WAIT_MAX);
     let reply = match &request {
         Ok(ControlRequest::Watch) => return watch(client, shared),
+        Ok(ControlRequest::Trace { names }) => return shared.handler.trace(&client, *names),
         Ok(request) => shared.handler.handle(request),
         Err(error) if error.kind() == ErrorKind::InvalidData => {
             ExitError::usage("the request is unknown to this version of sfs").into()
@@ -148,7 +157,7 @@ fn watch(client: UnixStream, shared: &ServerState) -> io::Result<()> {
 }
 
 /// Returns whether a client that waits has not closed its connection.
-fn is_connected(mut client: &UnixStream) -> bool {
+pub(super) fn is_connected(mut client: &UnixStream) -> bool {
     let silent = client.set_nonblocking(true).and_then(|()| client.read(&mut [0]));
     let is_waiting = silent.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
     is_waiting && client.set_nonblocking(false).is_ok()

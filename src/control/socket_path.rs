@@ -1,4 +1,5 @@
-//! Path of a mount's control socket: a directory for each user, and the device number of the filesystem as name.
+//! Paths of a mount's sockets: a directory for each user, and the device number of the filesystem as name. The control
+//! socket has the end `.sock`, and that of the metrics `.metrics`.
 //!
 //! A socket is made only in a directory that other users cannot reach or replace. A socket that a dead daemon has
 //! left is replaced, and the end of a mount does not remove the socket of a later one.
@@ -53,21 +54,31 @@ pub(super) fn name(number: DeviceNumber) -> String {
     format!("{}-{}.sock", number.major, number.minor)
 }
 
+/// Returns the name of the socket for the metrics of the filesystem with device number `number`.
+pub(super) fn metrics_name(number: DeviceNumber) -> String {
+    format!("{}-{}.metrics", number.major, number.minor)
+}
+
 /// Socket that listens. Dropping it removes its file.
-pub(super) struct BoundSocket {
+pub(crate) struct BoundSocket {
     path: PathBuf,
     /// The socket's file. While it is open, no other file gets its inode number.
     file: File,
 }
 
-/// Listens in the first of `directories` that exists and is safe.
+/// Listens for the metrics of the filesystem with device number `number`, beside the control socket of this user.
+pub(crate) fn listen_for_metrics(number: DeviceNumber) -> io::Result<(UnixListener, BoundSocket)> {
+    listen(&directories(geteuid().as_raw()), &metrics_name(number))
+}
+
+/// Listens at `name` in the first of `directories` that exists and is safe.
 pub(super) fn listen(
     directories: &[PathBuf],
-    number: DeviceNumber,
+    name: &str,
 ) -> io::Result<(UnixListener, BoundSocket)> {
     let mut outcome = Err(ErrorKind::NotFound.into());
     for directory in directories {
-        outcome = prepare(directory).and_then(|()| bind(directory.join(name(number))));
+        outcome = prepare(directory).and_then(|()| bind(directory.join(name)));
         if outcome.is_ok() {
             break;
         }
@@ -149,11 +160,11 @@ mod tests {
     fn the_socket_of_a_dead_daemon_is_replaced() {
         let scratch = tempfile::tempdir().expect("a directory");
         let directories = [scratch.path().join("sfs")];
-        let (listener, first) = listen(&directories, NUMBER).expect("a socket");
+        let (listener, first) = listen(&directories, &name(NUMBER)).expect("a socket");
         drop(listener);
         let path = directories[0].join(name(NUMBER));
         assert_eq!(fs::metadata(&path).expect("a socket").mode() & 0o777, 0o600);
-        let (_listener, second) = listen(&directories, NUMBER).expect("another socket");
+        let (_listener, second) = listen(&directories, &name(NUMBER)).expect("another socket");
         // Dropping the first socket does not remove the file of the second.
         drop(first);
         UnixStream::connect(&path).expect("the second socket listens");
@@ -165,7 +176,7 @@ mod tests {
     fn directories_of_others_and_links_are_refused() {
         let scratch = tempfile::tempdir().expect("a directory");
         let refused = |directory: PathBuf| {
-            let outcome = listen(&[directory], NUMBER).map(drop);
+            let outcome = listen(&[directory], &name(NUMBER)).map(drop);
             assert_eq!(
                 outcome.expect_err("the directory is not safe").kind(),
                 ErrorKind::PermissionDenied
@@ -189,7 +200,7 @@ mod tests {
         // In a directory like /tmp no user can replace the files of another user.
         fs::set_permissions(&open, Permissions::from_mode(0o1777))
             .expect("the mode of the directory");
-        listen(&[open.join("sfs")], NUMBER).map(drop).expect("a socket");
+        listen(&[open.join("sfs")], &name(NUMBER)).map(drop).expect("a socket");
         assert_eq!(fs::read_dir(target).expect("a directory").count(), 0);
     }
 }

@@ -13,6 +13,7 @@ use super::free_space;
 use super::fuse_shell::{FuseShell, TTL};
 use super::inode_attributes;
 use super::ioctl;
+use super::recorded_requests;
 use super::reply_result::{OperationResult, Refusal, ReplyBytes, ReplyResult};
 use crate::kernel_release;
 use crate::mount_options::AccessLists;
@@ -146,6 +147,24 @@ impl FuseShell {
 
     /// Serves `request`. The data of a read may be put into `room`, if `room` is not empty.
     pub(crate) fn answer(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
+        match self.recorder.is_on() {
+            false => self.pass(request, room),
+            true => self.answer_recorded(request, room),
+        }
+    }
+
+    /// Serves `request` as [`FuseShell::answer`] does, and records it.
+    #[cold]
+    fn answer_recorded(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
+        let before = self.files_before(request);
+        let begun = Instant::now();
+        let result = self.pass(request, room);
+        self.recorder.record(begun, recorded_requests::of(request, before, &result));
+        result
+    }
+
+    /// Serves `request` once a change may pass.
+    fn pass(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
         let node = request.node;
         let _change = is_change(&request.operation).then(|| self.gate.enter());
         let begun = Instant::now();

@@ -29,6 +29,7 @@ use crate::bdi::BackingDevice;
 use crate::file_clock;
 use crate::freeze::FreezeGate;
 use crate::mount_options::{AccessLists, MountOptions, SyncPolicy};
+use crate::request_recorder::RequestRecorder;
 
 /// Time for which the kernel may cache names and attributes. Only this mount changes the volume, so they stay
 /// valid.
@@ -62,6 +63,7 @@ pub(crate) struct FuseShell {
     referenced_files_max: usize,
     failures: FailureLog,
     pub(super) gate: Arc<FreezeGate>,
+    pub(super) recorder: Arc<RequestRecorder>,
     pub(super) latencies: Arc<Latencies>,
     /// Held during a trim: one at a time.
     pub(super) trimming: Arc<Mutex<()>>,
@@ -83,6 +85,7 @@ impl FuseShell {
             waker,
             failures,
             gate: Arc::default(),
+            recorder: Arc::default(),
             latencies: Arc::default(),
             trimming: Arc::default(),
             has_refused_swap: AtomicBool::default(),
@@ -105,6 +108,11 @@ impl FuseShell {
     /// the loss to fsync(2) and close(2), and then forgets it.
     pub(crate) fn lost_writeback(&self) -> Arc<LostWriteback> {
         self.lost_writeback.clone()
+    }
+
+    /// Returns the recorder of requests.
+    pub(crate) fn recorder(&self) -> Arc<RequestRecorder> {
+        self.recorder.clone()
     }
 
     /// Returns the latencies of the requests.

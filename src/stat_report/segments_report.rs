@@ -37,7 +37,7 @@ pub struct SegmentsMessage {
     pub modified: Vec<Option<u32>>,
     /// Hotness of the live data, in writes a tick, to three digits; null without live data.
     pub hotness: Vec<Option<f32>>,
-    /// Numbers of erases; 0 where none are counted.
+    /// Numbers of erase cycles since the volume was made.
     pub erases: Vec<u32>,
 }
 
@@ -56,7 +56,7 @@ pub struct SegmentReport {
     pub modified: Option<u32>,
     /// Hotness of the live data, in writes a tick; `None` without live data.
     pub hotness: Option<f32>,
-    /// Number of erases; 0 where none are counted.
+    /// Number of erase cycles since the volume was made.
     pub erases: u32,
 }
 
@@ -148,7 +148,7 @@ impl SegmentsMessage {
             live_blocks: columns.clone().map(|segment| segment.live_blocks).collect(),
             modified: columns.clone().map(|segment| segment.modified).collect(),
             hotness: columns.clone().map(|segment| segment.hotness.map(three_digits)).collect(),
-            erases: columns.map(|_| 0).collect(),
+            erases: columns.map(|segment| segment.erases.into()).collect(),
         }
     }
 

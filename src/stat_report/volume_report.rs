@@ -304,7 +304,7 @@ impl SegmentCountsReport {
     }
 
     /// Number of all segments.
-    pub(super) fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.clean + self.open + self.sealed + self.drained + self.bad + self.placed
     }
 }
@@ -319,7 +319,7 @@ impl From<&GroupStatus> for GroupReport {
 
 impl ActivityReport {
     /// Returns the counter called `name`; 0 if the daemon has none of that name.
-    pub(super) fn counter(&self, name: &str) -> u64 {
+    pub(crate) fn counter(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or_default()
     }
 

@@ -115,6 +115,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         hostile(workspace, tally);
         browser(workspace, tally);
         recovery(workspace, RECOVERY_LOG_MIB, tally);
+        prometheus(workspace, tally);
         tally.step("filling large volumes, bytes of a mixed load", || {
             let model = ["test", "--release", "-p", "sfs-core", "--test", "model"];
             let filters = ["--", "--ignored", "in_one_go", "a_mixed_load"];
@@ -244,6 +245,19 @@ pub(crate) fn scale(workspace: &Workspace, [files, mapped, gib]: [u64; 3], tally
         let cmd = cmd.args(["--test", "scale"]).env("SFS_FILES", files.to_string());
         alone(cmd.env("SFS_MAPPED", mapped.to_string()).env("SFS_GIB", gib.to_string()))
     });
+}
+
+/// Lets Prometheus scrape the metrics of a mount.
+fn prometheus(workspace: &Workspace, tally: &mut Tally) {
+    let name = "Prometheus scrapes a mount";
+    match need_mounts().and_then(|()| machine::need("prometheus", "prometheus")) {
+        Err(reason) => tally.skip(name, &reason),
+        Ok(()) => tally.step(name, || {
+            let test = ["test", "--workspace", "--test", "mount_metrics"];
+            let filters = ["--", "--ignored", "mounted_metrics_are_scraped_by_prometheus"];
+            cargo::test(cargo(workspace).args(test).args(filters))
+        }),
+    }
 }
 
 /// Runs the tests of `cmd`, and shows their output.

@@ -21,7 +21,8 @@ pub use options::{
     AccessTimePolicy, ErrorReaction, OpenProgress, Release, Remainder, VolumeOptions,
 };
 pub use status::{
-    Counters, Erases, GroupStatus, LifetimeTotals, SegmentCounts, SegmentStatus, SegmentsPart, Space, Status, Wear,
+    Counters, Erases, GroupStatus, LifetimeTotals, SegmentCounts, SegmentStatus, SegmentsPart,
+    Space, Status, Wear,
 };
 
 /// The credentials and time of a request.

@@ -1,6 +1,6 @@
 //! Block traces: the requests that a host sent to a device, in their order.
 //!
-//! [`BlockTrace::open`] reads CSV, the text of blkparse and fio's iolog. Every request of a file is in
+//! [`BlockTrace::open`] reads the requests of a mounted volume, CSV, the text of blkparse and fio's iolog. Every request of a file is in
 //! the trace; a malformed request is an error that names the line.
 //! [`TraceStatistics`] describes a trace, and [`TraceFolder`] finds the recorded traces of a user.
 
@@ -10,6 +10,7 @@ mod folder;
 mod iolog;
 mod record;
 mod recording;
+mod requests;
 mod statistics;
 mod trace;
 

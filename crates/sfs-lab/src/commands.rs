@@ -3,6 +3,7 @@
 //! A command that works on one model, trace, policy or mount is a module here. A command that fills a
 //! section of `docs/lab.md` or `docs/lab/flash.md` is a module of `experiments`.
 
+mod advise;
 mod age;
 mod bound;
 mod in_memory;
@@ -33,8 +34,12 @@ pub(crate) struct Arguments {
 enum LabCommand {
     /// Run one workload with one grouping policy and one victim policy.
     Simulate(simulate::Arguments),
-    /// Replay a block trace on the model of a flash device, and print statistics of the trace.
+    /// Replay a trace on the model of a flash device, and print statistics of the trace; or repeat the load of a volume
+    /// in a directory.
     Replay(replay::Arguments),
+    /// Compare policies, segment sizes and write buffers under the load of a volume, which sfs-ctl trace has recorded,
+    /// and say which is best.
+    Advise(advise::Arguments),
     /// Measure a model as sfs-mkfs would, and fit the write cost model of the FAST 2009 paper.
     Model(model::Arguments),
     /// Make the model of a flash device a block device of this machine, for any filesystem.
@@ -92,6 +97,7 @@ impl Arguments {
         match &self.command {
             LabCommand::Simulate(arguments) => simulate::run(arguments),
             LabCommand::Replay(arguments) => replay::run(arguments),
+            LabCommand::Advise(arguments) => advise::run(arguments),
             LabCommand::Model(arguments) => model::run(arguments),
             LabCommand::Ssd(arguments) => ssd::run(arguments),
             LabCommand::Age(arguments) => age::run(arguments),

@@ -1,28 +1,30 @@
 //! The whole filesystem core on a device in RAM with a clock of its own: one file is overwritten as
-//! a workload does, and synced after a fixed number of writes.
+//! a workload does, and synced after a fixed number of writes ([`Job`]), or the requests of a mounted volume are
+//! repeated ([`TracedJob`]).
 //!
 //! A run is exact: the same job gives the same counts on every machine, so that two builds can be
 //! compared to the byte. The background works between two syncs until nothing is due, as on a
 //! machine with idle time, or for a number of steps, as on a busy one; the page cache is a set of
 //! blocks that joins rewrites between two syncs.
 
+mod ram_volume;
+mod traced_job;
+
+pub use traced_job::{TracedCounts, TracedJob};
+
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use sfs_core::Volume;
-use sfs_core::format::{DataLayout, Label, ROOT_INO, Timestamp};
+use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{Caller, Counters, VolumeOptions, Work};
-use sfs_device::{BLOCK_SIZE, Geometry, RamDevice};
-use sfs_mkfs::{Identity, VolumePlan, make_on};
+use sfs_device::BLOCK_SIZE;
 
+use self::ram_volume::{START_SECS, increase};
 use crate::workload::{Source, Workload};
 
 /// Size of a write that fills the file, in bytes.
 const FILL_BYTES: usize = 1 << 20;
-
-/// Virtual time at which every run begins.
-const START_SECS: i64 = 1_700_000_000;
 
 /// A volume, and the writes to its file.
 #[derive(Clone, Debug)]
@@ -72,7 +74,7 @@ impl Job {
     /// If the volume cannot be made or opened, has no room for the file, or fails.
     pub fn run(&self, source: &Source, seed: u64) -> Result<JobCounts> {
         ensure!(source.block_count().is_none(), "choose a generator, not a trace");
-        let volume = self.make()?;
+        let volume = ram_volume::make(self.device_bytes, self.segment_bytes, &self.options)?;
         let blocks = (volume.space().total_blocks as f64 * self.full) as u64;
         let blocks = u32::try_from(blocks).ok().filter(|blocks| *blocks >= 2);
         let Some(blocks) = blocks else { anyhow::bail!("the volume has no room for a file") };
@@ -93,29 +95,6 @@ impl Job {
             written_bytes: writes(self.measure) * BLOCK_SIZE as u64,
             counters: increase(run.volume.counters(), before),
         })
-    }
-
-    fn make(&self) -> Result<Volume> {
-        let geometry = Geometry {
-            block_count: self.device_bytes / BLOCK_SIZE as u64,
-            logical_block_size: BLOCK_SIZE as u32,
-            physical_block_size: BLOCK_SIZE as u32,
-            discard_granularity: BLOCK_SIZE as u64,
-            ..Geometry::default()
-        };
-        let now = Timestamp { secs: START_SECS, nanos: 0 };
-        let identity = Identity {
-            uuid: *b"a volume in RAM.",
-            label: Label::NONE,
-            hash_key: [1, 2],
-            now,
-            data_layout: DataLayout::Log,
-            owner: (0, 0),
-        };
-        let plan = VolumePlan::new(&geometry, self.segment_bytes, &identity)?;
-        let device = Arc::new(RamDevice::with_geometry(geometry));
-        make_on(device.clone(), &plan, false)?;
-        Ok(Volume::open(device, self.options.clone(), now)?)
     }
 }
 
@@ -214,23 +193,6 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
-    }
-}
-
-fn increase(after: Counters, before: Counters) -> Counters {
-    Counters {
-        user_bytes_written: after.user_bytes_written - before.user_bytes_written,
-        device_bytes_written: after.device_bytes_written - before.device_bytes_written,
-        data_bytes: after.data_bytes - before.data_bytes,
-        cleaning_bytes: after.cleaning_bytes - before.cleaning_bytes,
-        metadata_bytes: after.metadata_bytes - before.metadata_bytes,
-        summary_bytes: after.summary_bytes - before.summary_bytes,
-        commits: after.commits - before.commits,
-        syncs: after.syncs - before.syncs,
-        checkpoints: after.checkpoints - before.checkpoints,
-        segments_cleaned: after.segments_cleaned - before.segments_cleaned,
-        stalls: after.stalls - before.stalls,
-        nodes_read: after.nodes_read - before.nodes_read,
     }
 }
 

@@ -1,16 +1,12 @@
 //! A trace in memory, and the choice of a parser for a file.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
 use super::record::TraceRecord;
-use super::{blkparse, csv, iolog};
-
-/// First bytes of a zstd frame.
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+use super::{blkparse, csv, iolog, requests};
+use crate::trace_text;
 
 /// The requests of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,26 +16,18 @@ pub struct BlockTrace {
 }
 
 impl BlockTrace {
-    /// Reads a file, plain or compressed by zstd: CSV (`us,op,offset,len` or `op,offset,len`, see
-    /// `docs/lab/traces.md`), the text of blkparse, or fio's iolog.
+    /// Reads a file, plain or compressed by zstd: the requests of a mounted volume (`docs/trace-format.md`), CSV
+    /// (`us,op,offset,len` or `op,offset,len`, see `docs/lab/traces.md`), the text of blkparse, or fio's iolog.
     pub fn open(path: &Path) -> Result<BlockTrace> {
-        let name = || path.display().to_string();
-        let mut file = BufReader::new(File::open(path).with_context(name)?);
-        let is_zstd = file.fill_buf().with_context(name)?.starts_with(&ZSTD_MAGIC);
-        let mut text = String::new();
-        if is_zstd {
-            let mut decoder = ruzstd::decoding::StreamingDecoder::new(file).with_context(name)?;
-            decoder.read_to_string(&mut text).with_context(name)?;
-        } else {
-            file.read_to_string(&mut text).with_context(name)?;
-        }
-        BlockTrace::parse(&text).with_context(name)
+        let text = trace_text::read(path)?;
+        BlockTrace::parse(&text).with_context(|| path.display().to_string())
     }
 
     /// Parses the text of a trace in any of the formats of [`BlockTrace::open`].
     pub fn parse(text: &str) -> Result<BlockTrace> {
         let first = text.lines().next().unwrap_or("");
         let records = match first {
+            sfs_trace::HEADING => requests::records(text)?,
             _ if first.starts_with(iolog::HEADING) => iolog::records(text)?,
             _ if first.contains(',') && first.split_whitespace().count() == 1 => {
                 csv::records(text)?

@@ -1,19 +1,30 @@
-//! `sfs-lab replay`: prints statistics of a block trace, and the cost of a replay on a model of flash.
+//! `sfs-lab replay`: prints statistics of a trace, and the cost of a replay on a model of flash; or repeats the load of a
+//! volume in a directory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use sfs_lab::block_trace::{BlockTrace, Syncs, TraceRecord, TraceStatistics};
 use sfs_lab::flash::{FlashOutcome, FlashReplay};
+use sfs_lab::request_load::RequestLoad;
+use sfs_lab::request_replay::{self, ReplayCounts};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Arrivals, RequestQueue, Scheduling, SsdProfile, profiles};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Block trace: CSV (us,op,offset,len or op,offset,len), blkparse's text, or fio's iolog; plain or zstd.
+    /// Trace: the requests of a volume (sfs-ctl trace), CSV (us,op,offset,len or op,offset,len), blkparse's text, or
+    /// fio's iolog; plain or zstd.
     trace: PathBuf,
+    /// Repeat the requests of a volume in this directory, of any mounted filesystem, instead of on a model: a file for
+    /// each inode.
+    #[arg(long, value_name = "DIR", conflicts_with_all = [
+        "profile", "ftl", "size", "erased", "warm_up", "rounds", "depth", "swtf", "merging", "shift", "logical_block",
+        "sync_writes", "statistics",
+    ])]
+    mount: Option<PathBuf>,
     /// Device: ssd-h, ssd-m, ssd-l, sandisk, samsung, mtron, sd, emmc, fast12.
     #[arg(long, default_value = "fast12")]
     profile: String,
@@ -71,6 +82,9 @@ struct ReplayReport {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(directory) = &arguments.mount {
+        return replay_in(arguments, directory);
+    }
     let profile = SsdProfile::by_name(&arguments.profile).with_context(|| {
         let names: Vec<&str> = profiles().iter().map(|profile| profile.name).collect();
         format!("no profile {}: there are {}", arguments.profile, names.join(", "))
@@ -90,6 +104,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         true => output::print(format_args!("{}\n", serde_json::to_string_pretty(&report)?))?,
         false => output::print(report.text())?,
     }
+    Ok(())
+}
+
+/// Repeats the requests of a volume in `directory`.
+fn replay_in(arguments: &Arguments, directory: &Path) -> Result<()> {
+    let load = RequestLoad::open(&arguments.trace)?;
+    let counts = request_replay::replay(&load, directory, arguments.timed)?;
+    if arguments.json {
+        output::print(format_args!("{}\n", serde_json::to_string_pretty(&counts)?))?;
+        return Ok(());
+    }
+    let ReplayCounts { written_bytes, read_bytes, syncs, deletions, secs } = counts;
+    output::print(format_args!(
+        "{} written, {} read, {syncs} syncs, {deletions} deletions in {secs:.1} s\n",
+        Human(written_bytes),
+        Human(read_bytes)
+    ))?;
     Ok(())
 }
 
