@@ -45,15 +45,31 @@ pub struct HotArguments {
 ///
 /// [`ExitError`] with the reason why the volume cannot be read or its daemon not be asked.
 pub fn run(arguments: &HotArguments) -> Result<String, ExitError> {
-    let top = arguments.top as usize;
-    let report = match find(&arguments.path)? {
-        VolumePath::Mounted(mount) => of_mounted(&mount, top)?,
-        VolumePath::Device(path) => of_volume(&mount::open_for_reading(&path)?, top),
-    };
+    let report = heat(&arguments.path, arguments.top as usize)?;
     Ok(match arguments.json {
-        true => serde_json::to_string(&report).expect("numbers and texts are JSON"),
+        true => to_json(&report),
         false => report.to_string(),
     })
+}
+
+/// Returns the `top` hottest files and parts of files of the volume at `path` as one JSON object. Looks at every file.
+///
+/// # Errors
+///
+/// As of [`run`].
+pub fn json(path: &Path, top: usize) -> Result<String, ExitError> {
+    heat(path, top).map(|report| to_json(&report))
+}
+
+fn heat(path: &Path, top: usize) -> Result<HeatReport, ExitError> {
+    match find(path)? {
+        VolumePath::Mounted(mount) => of_mounted(&mount, top),
+        VolumePath::Device(path) => Ok(of_volume(&mount::open_for_reading(&path)?, top)),
+    }
+}
+
+fn to_json(report: &HeatReport) -> String {
+    serde_json::to_string(report).expect("numbers and texts are JSON")
 }
 
 fn of_mounted(mount: &MountRecord, top: usize) -> Result<HeatReport, ExitError> {

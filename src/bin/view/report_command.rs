@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use sfs::{ExitError, segments_command, stat};
+use sfs::{ExitError, hot_command, segments_command, stat};
 
 /// Arguments of `sfs-ctl report`.
 #[derive(Args)]
@@ -22,11 +22,16 @@ pub(crate) struct ReportArguments {
     force: bool,
 }
 
+/// Number of files that the page names.
+const FILES: usize = 10;
+
 /// Writes the page.
 pub(crate) fn run(arguments: &ReportArguments) -> Result<(), ExitError> {
     let numbers = stat::stat(&arguments.path)?.to_json();
     let segments = segments_command::segments(&arguments.path)?.to_json();
-    let page = sfs_view::report_page(&numbers, &segments, None, &made())
+    // The rest of the page is worth having without the files.
+    let files = hot_command::json(&arguments.path, FILES).ok();
+    let page = sfs_view::report_page(&numbers, &segments, files.as_deref(), &made())
         .map_err(|error| ExitError::mount(format_args!("{}: {error}", arguments.path.display())))?;
     if arguments.output.as_os_str() == "-" {
         return sfs_system::output::print(page).map_err(ExitError::system);

@@ -4,12 +4,19 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use sfs::{ExitError, segments_command, stat};
+use sfs::{ExitError, hot_command, segments_command, stat};
 use sfs_view::{Look, TopError, TopOptions, VolumeSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Number of files that are named.
+const FILES: usize = 10;
+
+/// Time that a frame which is printed waits for the files: their names may be anywhere on a large volume.
+const FILES_WAIT: Duration = Duration::from_secs(5);
 
 /// Arguments of `sfs-ctl top`.
 #[derive(Args)]
@@ -42,27 +49,52 @@ fn parse_interval(text: &str) -> Result<f64, String> {
 }
 
 /// A mounted volume, whose daemon is asked.
-struct Mounted(PathBuf);
+struct Mounted {
+    path: PathBuf,
+    /// Thread that looks at the files, meanwhile or for the next frame.
+    walk: Option<JoinHandle<Option<String>>>,
+    /// Time until which the first answer about the files is waited for.
+    wait_until: Instant,
+}
+
+impl Mounted {
+    fn new(path: PathBuf, waits: bool) -> Self {
+        let wait = if waits { FILES_WAIT } else { Duration::ZERO };
+        Self { path, walk: None, wait_until: Instant::now() + wait }
+    }
+}
 
 impl VolumeSource for Mounted {
     type Error = ExitError;
 
     fn numbers(&mut self) -> Result<String, ExitError> {
-        let report = stat::stat(&self.0)?;
+        let report = stat::stat(&self.path)?;
         match report.mount_point {
             Some(_) => Ok(report.to_json()),
             None => Err(ExitError::mount(format_args!(
                 "{}: is not mounted; 'sfs-ctl report' shows a volume that is not mounted",
-                self.0.display()
+                self.path.display()
             ))),
         }
     }
 
     fn segments(&mut self) -> Result<String, ExitError> {
-        Ok(segments_command::segments(&self.0)?.to_json())
+        Ok(segments_command::segments(&self.path)?.to_json())
     }
 
     fn heat(&mut self) -> Option<String> {
+        let path = self.path.clone();
+        let walk = self
+            .walk
+            .take()
+            .unwrap_or_else(|| thread::spawn(move || hot_command::json(&path, FILES).ok()));
+        while !walk.is_finished() && Instant::now() < self.wait_until {
+            thread::sleep(Duration::from_millis(10));
+        }
+        if walk.is_finished() {
+            return walk.join().ok().flatten();
+        }
+        self.walk = Some(walk);
         None
     }
 }
@@ -97,7 +129,7 @@ pub(crate) fn run(arguments: &TopArguments) -> Result<(), ExitError> {
         look,
         should_stop: Box::new(move || received.load(Ordering::Relaxed) != 0),
     };
-    let mut source = Mounted(path.clone());
+    let mut source = Mounted::new(path.clone(), !live);
     source.numbers()?;
     let outcome = sfs_view::top(&mut source, &options);
     // The terminal is restored: the signal may end the process now.

@@ -94,6 +94,7 @@ pub(super) const CRATES: [Layered; 6] = [
         sources: "src",
         layers: &[
             &[
+                "device_speed",
                 "exit_error",
                 "file_clock",
                 "kernel_release",

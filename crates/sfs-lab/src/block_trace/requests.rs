@@ -54,7 +54,6 @@ pub(super) fn records(text: &str) -> Result<Vec<TraceRecord>> {
 mod tests {
     use sfs_ssd::RequestKind::{Flush, Trim, Write};
 
-    use super::*;
     use crate::block_trace::BlockTrace;
 
     #[test]

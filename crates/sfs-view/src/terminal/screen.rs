@@ -156,9 +156,10 @@ impl<'a, S: VolumeSource> Sampler<'a, S> {
             self.segments_due = now + Duration::from_millis(count * 1000 / SEGMENTS_A_SECOND);
         }
         if now >= self.heat_due {
-            self.history.heat = self.source.heat().and_then(|text| read(&text).ok());
-            // A source that is still looking is asked again.
-            let pause = if self.history.heat.is_some() { HEAT_INTERVAL } else { Duration::ZERO };
+            let answer = self.source.heat().and_then(|text| read(&text).ok());
+            // A source that is still looking is asked again; its last answer stays.
+            let pause = if answer.is_some() { HEAT_INTERVAL } else { Duration::ZERO };
+            self.history.heat = answer.or(self.history.heat.take());
             self.heat_due = now + pause;
         }
         Ok(())
