@@ -34,7 +34,7 @@ pub struct RawFlash {
 }
 
 impl RawFlash {
-    /// Puts the segments of `layout` on an erased array; `ram` holds the content.
+    /// Puts the segments of `layout` on an erased array; `ram` holds the content, an empty volume in the first segment.
     pub fn new(ram: RamDevice, layout: Layout) -> Self {
         let geometry = FlashGeometry {
             channels: 1,
@@ -48,7 +48,9 @@ impl RawFlash {
             stripe: 1,
             spare_permille: 0,
         };
-        Self { ram, layout, flash: Mutex::new(Flash::new(geometry, Timing::NONE)) }
+        let mut flash = Flash::new(geometry, Timing::NONE);
+        flash.erase(0, 0);
+        Self { ram, layout, flash: Mutex::new(flash) }
     }
 
     /// Returns the number of erasures of each block.
@@ -179,11 +181,15 @@ impl Job {
             owner: (0, 0),
         };
         let plan = VolumePlan::new(&geometry, Some(self.segment_bytes), &identity)?;
-        let ram = RamDevice::with_geometry(geometry);
+        let ram = Arc::new(RamDevice::with_geometry(geometry));
+        make_on(ram.clone(), &plan, false)?;
+        let ram = Arc::into_inner(ram).expect("sfs-mkfs drops its reference to the device");
         let device = Arc::new(RawFlash::new(ram, plan.superblock.layout));
-        make_on(device.clone(), &plan, false)?;
-        let options =
-            VolumeOptions { wear_levelling: self.wear_levelling, ..VolumeOptions::default() };
+        let options = VolumeOptions {
+            wear_levelling: self.wear_levelling,
+            yield_cleaning: false,
+            ..VolumeOptions::default()
+        };
         Ok((Volume::open(device.clone(), options, now)?, device))
     }
 }

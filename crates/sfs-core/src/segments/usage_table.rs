@@ -266,8 +266,7 @@ impl UsageTable {
         let entry = self.edit(segment);
         assert!(entry.state == SegmentState::Clean && entry.live_blocks == 0);
         let state = SegmentState::Open;
-        let before = if mutated(Mutant::EraseForgotten) { 0 } else { entry.erases };
-        let erases = before.saturating_add(1);
+        let erases = entry.erases.saturating_add(1);
         *entry = UsageEntry { state, head, opened, stamp: sequence, erases, ..UsageEntry::NEW };
         Some(segment)
     }

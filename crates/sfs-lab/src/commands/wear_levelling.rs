@@ -16,10 +16,10 @@ const ENDURANCE: f64 = 3000.0;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Size of the volume in MiB.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(16..=4096))]
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(16..=4096))]
     mib: u64,
     /// Size of an erase block in KiB.
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 128)]
     block_kib: u64,
     /// Part of the volume with data that never changes.
     #[arg(long, default_value_t = 0.6)]
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 0.2)]
     hot: f64,
     /// Bytes that are overwritten, in sizes of the volume.
-    #[arg(long, default_value_t = 60.0)]
+    #[arg(long, default_value_t = 30.0)]
     overwrites: f64,
     /// Seed of the overwrites.
     #[arg(long, default_value_t = 1)]
