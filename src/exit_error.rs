@@ -40,6 +40,14 @@ impl ExitError {
         Self::with_status(status as u8, text)
     }
 
+    /// Makes an error from the reply of a daemon, which may be another user's: with a status that a failure has, and
+    /// without control characters.
+    pub(crate) fn of_daemon(status: u8, line: &str) -> Self {
+        let is_known = [1, 2, 4, 32, 64].contains(&status);
+        let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        Self::with_status(if is_known { status } else { ExitStatus::Mount as u8 }, line)
+    }
+
     /// Makes an error with a status that came from another process.
     pub(crate) fn with_status(status: u8, text: impl fmt::Display) -> Self {
         let text = text.to_string();
@@ -98,6 +106,13 @@ pub(crate) fn reason(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_daemon_chooses_no_success_and_no_escape_sequence() {
+        let failure = ExitError::of_daemon(0, "\u{1b}]0;title\u{7} gone");
+        assert_eq!((failure.status, failure.to_string().as_str()), (32, "]0;title  gone"));
+        assert_eq!(ExitError::of_daemon(2, "busy").status, 2);
+    }
 
     #[test]
     fn an_exit_error_is_one_line() {

@@ -27,6 +27,11 @@ pub fn text(health: &HealthReport) -> String {
     lines.fold(health.state.to_string(), |text, line| text + &line).chars().map(shown).collect()
 }
 
+/// Returns `error` as one after which the health is unknown.
+pub fn unknown(error: &ExitError) -> ExitError {
+    ExitError::with_status(UNKNOWN, error)
+}
+
 /// Returns the exit status of `health`: none if it is fine, 1 for a warning, 2 for a device that is failing.
 ///
 /// # Errors

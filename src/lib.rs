@@ -44,6 +44,7 @@ mod mount;
 pub mod mount_options;
 pub mod mount_session;
 mod panic_hook;
+pub mod private_file;
 pub mod program;
 mod ready_pipe;
 mod recent_cleanings;

@@ -241,7 +241,7 @@ fn serve(
     let outcome = join(serving, &own, &name, answered.map(drop));
     own.end();
     is_ending.store(true, Ordering::Release);
-    scrubber.stop();
+    scrubber.begin_to_stop();
     drop(metrics);
     background.stop();
     *is_over.lock() = true;

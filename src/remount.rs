@@ -112,7 +112,7 @@ fn refused(mount: &MountRecord, trouble: &ControlError) -> ExitError {
 fn expect(mount: &MountRecord, reply: Result<ControlReply, ControlError>) -> Result<(), ExitError> {
     match reply {
         Ok(ControlReply::Allowed | ControlReply::Resting) => Ok(()),
-        Ok(ControlReply::Failed { status, line }) => Err(ExitError::with_status(status, line)),
+        Ok(ControlReply::Failed { status, line }) => Err(ExitError::of_daemon(status, &line)),
         Ok(_) => Err(refused(mount, &ControlError::OtherVersion)),
         Err(trouble) => Err(refused(mount, &trouble)),
     }

@@ -4,6 +4,7 @@
 //! appends to the queue under a lock and never waits for the client: a full queue loses the request, and the loss is
 //! counted and has its place in the trace.
 
+use sfs_core::format::NAME_LEN_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -79,6 +80,10 @@ impl State {
     fn push(&mut self, mut request: TraceRequest) {
         if !self.has_names {
             (request.name, request.other_name) = (None, None);
+        }
+        // A name that is too long was refused, and a line of the trace has no room for it.
+        for name in [&mut request.name, &mut request.other_name] {
+            *name = name.take().filter(|name| name.len() <= NAME_LEN_MAX);
         }
         let names = [&request.name, &request.other_name];
         let len: usize = names.into_iter().flatten().map(|name| name.len()).sum();

@@ -143,14 +143,15 @@ impl Start<'_> {
     fn on_mount(&self, mount: &MountRecord, is_waited_for: bool) -> Result<ScrubReport, ExitError> {
         let file = self.state.map(StateFile::new);
         let uuid = ask(mount, ScrubRequest::Status)?.uuid;
-        let position = file.as_ref().and_then(|file| file.position(&uuid));
+        let (position, before) = file.as_ref().and_then(|file| file.position(&uuid)).unzip();
+        let before = before.unwrap_or(0);
         let request = ScrubRequest::Start { rate_bytes: self.rate, position };
         let mut report = ask(mount, request)?;
         let begun = Instant::now();
         while is_waited_for && report.state == ScrubState::Running {
             std::thread::sleep(if begun.elapsed() < POLL { POLL_FIRST } else { POLL });
             report = ask(mount, ScrubRequest::Status)?;
-            file.as_ref().map_or(Ok(()), |file| file.keep(&report))?;
+            file.as_ref().map_or(Ok(()), |file| file.keep(&report, before))?;
         }
         if is_waited_for && report.state == ScrubState::Stopped {
             return Err(failure(&mount.dir, "the scrub was stopped before its end"));
@@ -160,6 +161,7 @@ impl Start<'_> {
             std::thread::sleep(POLL_FIRST);
             report = ask(mount, ScrubRequest::Status)?;
         }
+        report.damage_count += before;
         Ok(report)
     }
 
@@ -168,7 +170,8 @@ impl Start<'_> {
         let volume = mount::open_for_reading(device)?;
         let file = self.state.map(StateFile::new);
         let uuid = uuid::Uuid::from_bytes(volume.superblock().uuid).to_string();
-        let position = file.as_ref().and_then(|file| file.position(&uuid));
+        let (position, before) = file.as_ref().and_then(|file| file.position(&uuid)).unzip();
+        let before = before.unwrap_or(0);
         let mut kept = Ok(());
         let mut last = Instant::now();
         let report = scrub_here(
@@ -179,15 +182,16 @@ impl Start<'_> {
                 if let Some(file) = &file
                     && last.elapsed() >= POLL
                 {
-                    kept = file.keep(report);
+                    kept = file.keep(report, before);
                     last = Instant::now();
                 }
                 kept.is_ok()
             },
         );
         kept?;
-        let report = report.map_err(|error| failure(device, &error.to_string()))?;
-        file.map_or(Ok(()), |file| file.keep(&report))?;
+        let mut report = report.map_err(|error| failure(device, &error.to_string()))?;
+        file.map_or(Ok(()), |file| file.keep(&report, before))?;
+        report.damage_count += before;
         Ok(report)
     }
 }

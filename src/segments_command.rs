@@ -95,7 +95,7 @@ fn ask(mount: &MountRecord, first: u32) -> Result<SegmentsMessage, ExitError> {
     let client = ControlClient::connect(mount);
     match client.and_then(|client| client.ask(&ControlRequest::Segments { first })) {
         Ok(ControlReply::Segments(part)) => Ok(*part),
-        Ok(ControlReply::Failed { status, line }) => Err(ExitError::with_status(status, line)),
+        Ok(ControlReply::Failed { status, line }) => Err(ExitError::of_daemon(status, &line)),
         Ok(_) => Err(ExitError::mount(format_args!("{shown}: its daemon sent an unknown reply"))),
         Err(trouble) => Err(ExitError::mount(format_args!("{shown}: {trouble}"))),
     }

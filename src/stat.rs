@@ -34,7 +34,7 @@ fn of_mounted(mount: &MountRecord) -> Result<VolumeReport, ExitError> {
             let dir = mount.dir.to_string_lossy().into_owned();
             Ok(VolumeReport { mount_point: Some(dir), read_only: mount.is_read_only(), ..*report })
         }
-        Ok(ControlReply::Failed { status, line }) => Err(ExitError::with_status(status, line)),
+        Ok(ControlReply::Failed { status, line }) => Err(ExitError::of_daemon(status, &line)),
         Ok(_) => Err(ExitError::mount(format_args!("{shown}: its daemon sent an unknown reply"))),
         Err(trouble) => Err(ExitError::mount(format_args!("{shown}: {trouble}"))),
     }

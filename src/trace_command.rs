@@ -58,8 +58,10 @@ pub fn trace(arguments: &TraceArguments) -> Result<(), ExitError> {
         }
     };
     let mut file = OutputFile::open(&arguments.output, arguments.force, mount.number)?;
-    let begun = begin(&mount, arguments.names);
-    let (client, beginning) = begun.inspect_err(|_| file.remove())?;
+    let (client, beginning) = begin(&mount, arguments.names)?;
+    file.take_place().map_err(|error| {
+        ExitError::usage(format_args!("{}: {error}", arguments.output.display()))
+    })?;
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
     let bounds = Bounds { until, len: arguments.size_max };
     let transcript = Transcript::record(client.into_stream(), &mut file, &beginning, &bounds)?;
@@ -86,7 +88,7 @@ fn begin(mount: &MountRecord, names: bool) -> Result<(ControlClient, TraceProper
     let client = ControlClient::connect(mount).map_err(trouble)?;
     match client.ask(&ControlRequest::Trace { names }).map_err(trouble)? {
         ControlReply::Tracing(beginning) => Ok((client, properties(&beginning))),
-        ControlReply::Failed { status, line } => Err(ExitError::with_status(status, line)),
+        ControlReply::Failed { status, line } => Err(ExitError::of_daemon(status, &line)),
         _ => Err(ExitError::mount(format_args!("{shown}: its daemon sent an unknown reply"))),
     }
 }

@@ -172,8 +172,10 @@ fn main() -> ExitCode {
             })
         }
         CtlCommand::Health { path, json, endurance } => {
+            // Other statuses mean that the device is failing, or a warning.
             let found = health::health(&path, endurance)?;
-            print(&if json { found.to_json() } else { health::text(&found) })?;
+            let text = if json { found.to_json() } else { health::text(&found) };
+            print(&text).map_err(|error| health::unknown(&error))?;
             health::status(&found)
         }
         CtlCommand::Freeze { mount, timeout, json } => {

@@ -19,7 +19,7 @@ pub(crate) fn ask(
     let client = ControlClient::connect(mount);
     let reply = client.and_then(|client| client.ask_until(request, Instant::now() + WAIT_MAX));
     match reply {
-        Ok(ControlReply::Failed { status, line }) => Err(ExitError::with_status(status, line)),
+        Ok(ControlReply::Failed { status, line }) => Err(ExitError::of_daemon(status, &line)),
         Ok(reply) => Ok(reply),
         Err(trouble) => Err(ExitError::mount(format_args!("{}: {trouble}", mount.dir.display()))),
     }

@@ -40,7 +40,7 @@ fn background_max(threads: usize, reads_asynchronously: bool) -> u16 {
 
 /// Returns the number of background requests from which the kernel considers a mount congested that allows `background_max`.
 pub(crate) fn congestion_threshold(background_max: u16) -> u16 {
-    (background_max / 4 * 3).max(1)
+    (background_max - background_max / 4).max(1)
 }
 
 /// Returns whether an operation changes the volume, so that it waits while the mount is frozen. Forgetting a file and

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sfs_core::format::Key;
 
 /// A key of the tree. Inode numbers are given out once, so a position stays valid over mounts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct TreePosition {
     ino: u64,
     kind: u8,

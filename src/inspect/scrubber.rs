@@ -98,6 +98,12 @@ impl Scrubber {
         self.run(rate_bytes.unwrap_or(rate), position)
     }
 
+    /// Has a scrub stop after its current step, without waiting for it: on a failing device a step takes long.
+    pub(crate) fn begin_to_stop(&self) {
+        self.shared.progress.lock().is_stopping = true;
+        self.shared.changed.notify_all();
+    }
+
     /// Stops a scrub after its current step. Returns whether one was running.
     pub(crate) fn stop(&self) -> bool {
         let mut progress = self.shared.progress.lock();

@@ -1,28 +1,25 @@
 //! The file of a trace, which must not be on the traced volume: each of its writes would be traced, too.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use sfs_system::mountinfo::DeviceNumber;
 
 use crate::exit_error::{self, ExitError};
-
-/// Permissions of the file: a trace tells what a user's programs do.
-const MODE: u32 = 0o600;
+use crate::private_file::PrivateFile;
 
 /// File or standard output.
-pub(super) struct OutputFile {
-    file: File,
-    /// Path of a file that this process has made.
-    made: Option<PathBuf>,
+pub(super) enum OutputFile {
+    New(PrivateFile),
+    Output(File),
 }
 
 impl OutputFile {
-    /// Makes the file at `path`, or empties an existing one if `force`. `traced` is the device number of the traced
-    /// filesystem. Symbolic links are not followed.
+    /// Makes a file for `path`; one that exists is replaced if `force`, once the trace begins. `traced` is the device number
+    /// of the traced filesystem.
     pub(super) fn open(path: &Path, force: bool, traced: DeviceNumber) -> Result<Self, ExitError> {
         let shown = path.display();
         let failed = |error: &io::Error| {
@@ -47,46 +44,43 @@ impl OutputFile {
             let stdout = io::stdout().as_fd().try_clone_to_owned();
             let file = File::from(stdout.map_err(|error| failed(&error))?);
             let is_own = file.metadata().is_ok_and(|file| file.is_file() && is_traced(&file));
-            return if is_own { Err(refusal()) } else { Ok(Self { file, made: None }) };
+            return if is_own { Err(refusal()) } else { Ok(Self::Output(file)) };
         }
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = fs::metadata(parent.unwrap_or(Path::new("."))).map_err(|e| failed(&e))?;
         if is_traced(&directory) {
             return Err(refusal());
         }
-        let mut options = OpenOptions::new();
-        options.write(true).mode(MODE).custom_flags(libc::O_NOFOLLOW);
-        let (file, made) = match options.clone().create_new(true).open(path) {
-            Err(error) if force && error.kind() == ErrorKind::AlreadyExists => {
-                // The file may be a mount point of its own, so it is looked at before it is emptied.
-                (options.open(path).map_err(|error| failed(&error))?, None)
-            }
-            opened => (opened.map_err(|error| failed(&error))?, Some(path.to_owned())),
-        };
-        let metadata = file.metadata().map_err(|error| failed(&error))?;
-        if is_traced(&metadata) {
+        let new = PrivateFile::create(path, force).map_err(|error| failed(&error))?;
+        // The directory may be an overlay over the traced volume.
+        if new.file.metadata().is_ok_and(|file| is_traced(&file)) {
             return Err(refusal());
         }
-        if metadata.is_file() {
-            file.set_len(0).map_err(|error| failed(&error))?;
-        }
-        Ok(Self { file, made })
+        Ok(Self::New(new))
     }
 
-    /// Removes the file if this process has made it, after a failure.
-    pub(super) fn remove(&self) {
-        if let Some(path) = &self.made {
-            let _ = fs::remove_file(path);
+    /// Replaces an older file: the trace begins.
+    pub(super) fn take_place(&mut self) -> io::Result<()> {
+        match self {
+            Self::New(new) => new.take_place(),
+            Self::Output(_) => Ok(()),
+        }
+    }
+
+    fn file(&mut self) -> &mut File {
+        match self {
+            Self::New(new) => &mut new.file,
+            Self::Output(file) => file,
         }
     }
 }
 
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        self.file().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.file().flush()
     }
 }

@@ -160,9 +160,10 @@ impl PlacedVolume {
         let segment = layout.segment_of(self.address(A)).expect("a segment");
         let (live_blocks, head) = (2 * FILE_BLOCKS, Head(1));
         let state = SegmentState::InPlace;
-        // The stamp of the entry is not known, so all stamps below 1000 are tried.
-        let found = (0..1000).find_map(|stamp| {
-            let entry = UsageEntry { live_blocks, state, head, stamp, ..UsageEntry::NEW };
+        // The stamp and the erase cycles of the entry are not known, so all stamps below 1000 are tried, and up to 3 cycles.
+        let found = (0..4000).find_map(|number| {
+            let (stamp, erases) = (number / 4, (number % 4) as u16);
+            let entry = UsageEntry { live_blocks, state, head, stamp, erases, ..UsageEntry::NEW };
             let bytes = UsageEntry::encode_item(&[entry]);
             self.leaf().0.windows(bytes.len()).any(|window| window == bytes).then_some(entry)
         });

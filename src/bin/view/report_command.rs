@@ -1,12 +1,11 @@
 //! `sfs-ctl report`: one HTML page about a volume.
 
-use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use sfs::private_file::PrivateFile;
 use sfs::{ExitError, hot_command, segments_command, stat};
 
 /// Arguments of `sfs-ctl report`.
@@ -42,20 +41,16 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<(), ExitError> {
 /// Writes a file that only this user can read: the page has names of files. An existing file is left alone unless `force`.
 fn write(path: &Path, force: bool, page: &str) -> Result<(), ExitError> {
     let shown = path.display();
-    let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
-    match force {
-        true => options.create(true).truncate(true),
-        false => options.create_new(true),
-    };
-    let mut file = options.open(path).map_err(|error| match error.kind() {
+    let written = PrivateFile::create(path, force).and_then(|mut new| {
+        new.file.write_all(page.as_bytes())?;
+        new.take_place()
+    });
+    written.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
             ExitError::usage(format_args!("{shown}: exists; --force overwrites it"))
         }
         _ => ExitError::system(format_args!("{shown}: {error}")),
-    })?;
-    file.write_all(page.as_bytes())
-        .map_err(|error| ExitError::system(format_args!("{shown}: {error}")))
+    })
 }
 
 /// Returns the present time as text, in UTC.

@@ -100,6 +100,7 @@ pub(super) const CRATES: [Layered; 6] = [
                 "kernel_release",
                 "logging",
                 "panic_hook",
+                "private_file",
                 "unsafe_calls",
             ],
             &["program", "ready_pipe", "volume_path"],

@@ -207,8 +207,11 @@ mod tests {
         }
         let listed = ledger.days().map(|(_, of_day)| of_day.user).sum::<u64>()
             + ledger.months().map(|(_, of_month)| of_month.user).sum::<u64>();
+        // Rounding keeps what it has left out or added.
+        let left = ledger.days.carry[0] + ledger.months.carry[0];
+        assert_eq!(listed as i64 + left, sum as i64);
         let ratio = listed as f64 / sum as f64;
-        assert!((0.999..1.001).contains(&ratio), "{ratio} of all bytes are listed");
+        assert!((0.995..1.005).contains(&ratio), "{ratio} of all bytes are listed");
         assert_eq!(ledger.months().count(), 27, "800 days");
     }
 

@@ -95,6 +95,15 @@ pub trait GroupingPolicy: StateBound + Send + Sync {
     /// deletion has no `after`. Moves by the cleaner are reported by [`Self::note_move`] instead.
     fn note_write(&mut self, _before: Option<History>, _after: Option<History>, _now: u32) {}
 
+    /// Notes that a user overwrites `count` neighbours, whose histories before are `histories`.
+    fn note_neighbours(
+        &mut self,
+        _count: usize,
+        _histories: &mut dyn Iterator<Item = Option<History>>,
+        _now: u32,
+    ) {
+    }
+
     /// Notes that the cleaner moved a block, whose history does not change.
     fn note_move(&mut self, _history: History, _now: u32) {}
 

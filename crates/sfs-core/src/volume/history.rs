@@ -16,7 +16,8 @@ impl Volume {
         let scanned = match self.metadata.scan_leaf(from) {
             Ok(scanned) => scanned,
             Err(unreadable) => {
-                let next = unreadable.node.keys.and_then(|keys| keys.end);
+                // The bounds of a damaged node may be wrong.
+                let next = unreadable.node.keys.and_then(|keys| keys.end).filter(|end| end > from);
                 return HistoryStep { next, is_damaged: true };
             }
         };

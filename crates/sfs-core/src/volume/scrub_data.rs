@@ -51,7 +51,8 @@ impl Volume {
                 step.counts.node_blocks += 1;
                 let at = unreadable.node.pointer.address;
                 Self::note_scrub_error(step, at, &unreadable.error);
-                unreadable.node.keys.and_then(|keys| keys.end)
+                // The bounds of a damaged node may be wrong.
+                unreadable.node.keys.and_then(|keys| keys.end).filter(|end| *end > scrub.from)
             }
         };
         match next {

@@ -4,7 +4,7 @@
 //! that change the superblock. A slot that does not decode is read again under the lock of the log, as a checkpoint
 //! may have been written meanwhile.
 
-use sfs_device::Block;
+use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
 use super::Volume;
@@ -24,17 +24,22 @@ impl Volume {
         for slot in 0..2 {
             step.counts.fixed_blocks += CHECKPOINT_SLOT_BLOCKS;
             let at = self.layout().slots[slot];
+            let before = self.log.lock().checkpoint;
             match self.is_slot_sound(slot, memory) {
                 Ok(true) => continue,
                 Err(Error::Device(_)) | Ok(false) => {}
                 Err(_) => continue,
             }
-            let again = {
-                let _log = self.log.lock();
-                self.is_slot_sound(slot, memory)
+            let (again, is_same) = {
+                let log = self.log.lock();
+                (self.is_slot_sound(slot, memory), log.checkpoint == before)
             };
             match again {
-                Ok(true) => self.health.note_error(ErrorKind::Retry, at),
+                Ok(true) if is_same => self.health.note_error(ErrorKind::Retry, at),
+                // A checkpoint was written meanwhile.
+                Ok(true) => {}
+                // A crash may have left the slot so, until the next mount for writing; the other one was loaded.
+                Ok(false) if self.health.is_read_only() => {}
                 Ok(false) => {
                     self.health.note_error(ErrorKind::Volume, at);
                     step.damage.push(ScrubDamage { kind: ErrorKind::Volume, at, owner: None });
@@ -51,7 +56,7 @@ impl Volume {
         let bytes = memory.as_bytes();
         let record = CheckpointRecord::decode(bytes, self.superblock.volume(), at);
         let is_its = record.is_ok_and(|record| record.number % 2 == slot as u64);
-        Ok(is_its || bytes.iter().all(|byte| *byte == 0))
+        Ok(is_its || bytes[..BLOCK_SIZE].iter().all(|byte| *byte == 0))
     }
 }
 

@@ -116,7 +116,12 @@ impl Volume {
         }
         let ChunkWalk { stamp, written, next, .. } = *chunks;
         match written {
-            Some(written) if next < written => self.note_lost_summary(step, walk.segment, next),
+            Some(written) if next < written => {
+                // The segment may have been drained, and have other content by now.
+                if self.has_stamp(walk.segment, stamp) {
+                    self.note_lost_summary(step, walk.segment, next);
+                }
+            }
             Some(_) => {}
             None => walked.note(walk.segment, stamp, next),
         }
@@ -127,14 +132,14 @@ impl Volume {
 
     /// Returns whether the chunk at block `at` of `segment` was written before the walk began.
     fn was_there(&self, segment: u32, chunks: &ChunkWalk, at: u32) -> bool {
-        match chunks.written {
-            Some(written) => at < written,
-            None => {
-                let metadata = self.metadata.read();
-                let entry = metadata.usage.entries().get(segment as usize);
-                entry.is_some_and(|entry| entry.stamp == chunks.stamp)
-            }
-        }
+        chunks.written.is_none_or(|written| at < written) && self.has_stamp(segment, chunks.stamp)
+    }
+
+    /// Returns whether `segment` has been neither drained nor opened since it had the stamp `stamp`.
+    fn has_stamp(&self, segment: u32, stamp: u64) -> bool {
+        let metadata = self.metadata.read();
+        let entry = metadata.usage.entries().get(segment as usize);
+        entry.is_some_and(|entry| entry.stamp == stamp)
     }
 
     /// Counts a summary that is damaged, at block `next` of `segment`.
@@ -146,6 +151,10 @@ impl Volume {
 
     /// Begins the walk over the next segment that holds chunks. Returns whether there is none.
     fn next_segment(&self, walk: &mut LogWalk) -> bool {
+        // After a failed write nobody knows which chunks are on the device.
+        if self.health.has_stopped() {
+            return true;
+        }
         let last = walk.segment.saturating_add(SKIPPED_MAX);
         let (stamp, state) = {
             let metadata = self.metadata.read();
@@ -163,7 +172,14 @@ impl Volume {
                 }
             }
         };
-        let written = (state == SegmentState::Open).then(|| self.written_blocks(walk.segment));
+        // A segment is sealed while a batch is built. The chunks are on the device once their writer unlocks the log.
+        let written = match state {
+            SegmentState::Open => Some(self.written_blocks(walk.segment)),
+            _ => {
+                drop(self.log.lock());
+                None
+            }
+        };
         walk.chunks =
             Some(ChunkWalk { stamp, written, next: 0, sequence: 0, check: None, is_again: false });
         false

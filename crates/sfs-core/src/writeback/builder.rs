@@ -14,7 +14,7 @@ use super::budget::{
 };
 use super::commit_request::{CommitRequest, Merging, Progress, Releases, Reserve, Selection};
 use super::data_layout::{InPlaceBatch, LayoutBehaviour, SpaceView};
-use super::plan::{FilePlan, keep_largest, plan_files, stage};
+use super::plan::{FilePlan, keep_largest, note_neighbours, plan_files, stage};
 use super::staged::StagedBlock;
 use super::step_error::{BuildError, Shortage};
 use crate::Result;
@@ -256,6 +256,7 @@ impl BatchBuilder {
         }
         metadata.put_item(&Key::inode(ino), &file.inode.encode());
         take_reserved(metadata, &file);
+        note_neighbours(metadata, &file.blocks);
 
         let FilePlan { mut data, inline, blocks, .. } = file;
         self.dirty.remove(&mut data, |data| {

@@ -20,7 +20,7 @@ use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
 use crate::format::{
     CheckpointRecord, FileCount, Head, Layout, NodePointer, SummaryEntry, TableSegments, WearBytes,
-    usage_key,
+    WearLedger, usage_key,
 };
 use crate::health::{Health, OpenSuperblock};
 use crate::io::{Append, Chunk, InPlaceWrites, VolumeDevice};
@@ -323,6 +323,8 @@ impl Checkpointer {
     ) -> CheckpointRecord {
         let written = self.counters.snapshot();
         let mut extensions = log.extensions.clone();
+        // The old ledger must take no room from other records; the new one comes last.
+        extensions.remove(WearLedger::TAG);
         metadata.reserved().put_into(&mut extensions);
         TableSegments::remove_from(&mut extensions);
         // Before the records that can do without room.

@@ -416,6 +416,19 @@ fn group_neighbours(metadata: &Metadata, planned: &mut [PlannedBlock]) {
     }
 }
 
+/// Tells the policy of overwritten blocks that follow one another in a file. The plan takes effect.
+pub(super) fn note_neighbours(metadata: &mut Metadata, planned: &[PlannedBlock]) {
+    let now = metadata.usage.clock.now();
+    let is_overwritten = |planned: &PlannedBlock| planned.old.is_some();
+    let follows = |a: &PlannedBlock, b: &PlannedBlock| {
+        a.block + 1 == b.block && is_overwritten(a) == is_overwritten(b)
+    };
+    for neighbours in planned.chunk_by(follows).filter(|blocks| is_overwritten(&blocks[0])) {
+        let mut histories = neighbours.iter().map(|planned| planned.old.map(|old| old.history));
+        metadata.grouping.note_neighbours(neighbours.len(), &mut histories, now);
+    }
+}
+
 /// Marks the planned blocks that are reserved, and returns their ranges; see [`FilePlan`].
 fn find_covered(
     metadata: &Metadata,

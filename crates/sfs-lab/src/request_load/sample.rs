@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_sample_has_its_part_of_the_bytes_and_syncs() {
         let mut lines = String::new();
-        for part in 0..4096 {
+        for part in 0..4096_u64 {
             // One large file, and a small file for each of its parts.
             let offset = part << 20;
             lines += &format!("0,write,5,{offset},1048576,0,0,0\n0,fsync,5,0,0,0,0,0\n");

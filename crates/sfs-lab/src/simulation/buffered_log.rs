@@ -125,11 +125,12 @@ impl BufferedLog {
     }
 
     /// Puts neighbours that users wrote into the group that the policy has for them.
-    fn group_neighbours(&self, blocks: &mut [GroupedBlock]) {
+    fn group_neighbours(&mut self, blocks: &mut [GroupedBlock]) {
         let is_dirty = |block: &&mut GroupedBlock| self.buffer.origins(block.1).is_dirty;
         let mut dirty: Vec<&mut GroupedBlock> = blocks.iter_mut().filter(is_dirty).collect();
         dirty.sort_unstable_by_key(|block| block.1);
         for neighbours in dirty.chunk_by_mut(|a, b| a.1 + 1 == b.1) {
+            self.writer.note_neighbours(&mut neighbours.iter().map(|block| block.1));
             let mut blocks = neighbours.iter().map(|block| block.1);
             if let Some(group) = self.writer.group_of_neighbours(&mut blocks) {
                 neighbours.iter_mut().for_each(|block| block.0 = group);

@@ -99,6 +99,13 @@ impl SimulatedLogWriter {
         self.grouping.group_of_neighbours(count, &mut histories, self.now())
     }
 
+    /// Tells the policy that users overwrite neighbours.
+    pub(super) fn note_neighbours(&mut self, blocks: &mut dyn ExactSizeIterator<Item = u32>) {
+        let (count, now) = (blocks.len(), self.now());
+        let mut histories = blocks.map(|block| self.log.history(block));
+        self.grouping.note_neighbours(count, &mut histories, now);
+    }
+
     /// Returns the expected lifetime of a block that is about to be written, as the policy predicts it.
     pub(super) fn lifetime(&self, block: u32) -> Option<f64> {
         let (history, group) = (self.log.history(block), self.log.group(block));

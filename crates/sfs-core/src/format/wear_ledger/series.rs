@@ -20,6 +20,9 @@ const HAS_DEFRAGMENTATION: u8 = 254;
 /// Byte before a rounded entry whose number does not follow the one before; the difference comes next.
 const GAP: u8 = 255;
 
+/// Number of entries of a kind that no ledger reaches. A longer record is forged, and would take long to shorten.
+const ENTRIES_MAX: u16 = 1024;
+
 /// Bytes of one day or month.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -123,6 +126,9 @@ impl Series {
     /// Decodes a series with `carry` from the start of `bytes`, and moves `bytes` behind it; `None` if it is malformed.
     pub(super) fn decode(bytes: &mut &[u8], carry: [i64; ORIGINS]) -> Option<Self> {
         let [rounded, exact] = [take(bytes)?, take(bytes)?].map(u16::from_le_bytes);
+        if rounded.max(exact) > ENTRIES_MAX {
+            return None;
+        }
         let mut series = Self { carry, ..Self::default() };
         let mut before = None;
         for _ in 0..rounded {

@@ -126,6 +126,21 @@ impl Sfs {
         traffic
     }
 
+    /// Returns the mean of the expected lifetimes of `count` neighbours, log2 of ticks; `None` if they are too few.
+    fn lifetime_of_neighbours(
+        &self,
+        count: usize,
+        histories: &mut dyn Iterator<Item = Option<History>>,
+        now: u32,
+    ) -> Option<f64> {
+        if count < neighbours::COUNT_MIN {
+            return None;
+        }
+        let lifetimes =
+            histories.map(|before| self.hazard.fresh[row(digest::written(before, now))]);
+        Some(lifetimes.sum::<f64>() / count as f64)
+    }
+
     /// Stores the group of every row at every age.
     fn number(&mut self) {
         self.group_written = self.hazard.fresh.map(|remaining| self.groups.group(remaining));
@@ -161,12 +176,19 @@ impl GroupingPolicy for Sfs {
         histories: &mut dyn Iterator<Item = Option<History>>,
         now: u32,
     ) -> Option<Group> {
-        if count < neighbours::COUNT_MIN {
-            return None;
+        let lifetime = self.lifetime_of_neighbours(count, histories, now)?;
+        self.neighbours.group(lifetime).map(Group)
+    }
+
+    fn note_neighbours(
+        &mut self,
+        count: usize,
+        histories: &mut dyn Iterator<Item = Option<History>>,
+        now: u32,
+    ) {
+        if let Some(lifetime) = self.lifetime_of_neighbours(count, histories, now) {
+            self.neighbours.note(count, lifetime);
         }
-        let lifetimes =
-            histories.map(|before| self.hazard.fresh[row(digest::written(before, now))]);
-        self.neighbours.count(count, lifetimes.sum::<f64>() / count as f64).map(Group)
     }
 
     fn is_in_use(&self, group: Group) -> bool {

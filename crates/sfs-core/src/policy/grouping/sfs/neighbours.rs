@@ -5,8 +5,6 @@
 //! them. So neighbours have groups of their own, by classes of expected lifetime: a log that a database
 //! overwrites again and again shares no segment with a table that is rewritten once a day.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 /// Minimum number of neighbours that count as such. Parts of a file with 16 blocks are common under dense random writes,
 /// too; from 32 to 64 nothing changes (docs/lab.md).
 pub(super) const COUNT_MIN: usize = 64;
@@ -29,9 +27,7 @@ pub(super) struct Neighbours {
     size_log2: f64,
     /// Number of groups of the policy.
     pub(super) groups: u8,
-    /// Number of neighbours since the last draw, by class. Planning counts them, and may not change the policy.
-    written: [AtomicU64; CLASSES],
-    /// Number of neighbours before, which decays.
+    /// Number of neighbours by class, which decays.
     weights: [f64; CLASSES],
     /// Number of groups that are kept, the last of the policy.
     kept: u8,
@@ -40,32 +36,28 @@ pub(super) struct Neighbours {
 impl Neighbours {
     /// Returns the classes for a volume of `size` ticks and a policy of `groups` groups, without a group of their own.
     pub(super) fn new(size: f64, groups: u8) -> Self {
-        Self {
-            size_log2: size.max(1.0).log2(),
-            groups,
-            written: Default::default(),
-            weights: [0.0; CLASSES],
-            kept: 0,
-        }
+        Self { size_log2: size.max(1.0).log2(), groups, weights: [0.0; CLASSES], kept: 0 }
     }
 
-    /// Counts `count` neighbours with this mean of the expected lifetime, log2 of ticks. Returns their group; `None` if none
-    /// is kept.
-    pub(super) fn count(&self, count: usize, lifetime: f64) -> Option<u8> {
-        let below = self.size_log2 - lifetime;
-        let class = BOUNDS.iter().filter(|bound| below > **bound).count();
-        self.written[class].fetch_add(count as u64, Ordering::Relaxed);
-        let kept_class = class.min(usize::from(self.kept).checked_sub(1)?);
+    /// Returns the group of neighbours with this mean of the expected lifetime, log2 of ticks; `None` if none is kept.
+    pub(super) fn group(&self, lifetime: f64) -> Option<u8> {
+        let kept_class = self.class(lifetime).min(usize::from(self.kept).checked_sub(1)?);
         Some(self.groups - 1 - kept_class as u8)
+    }
+
+    /// Counts `count` neighbours with this mean of the expected lifetime.
+    pub(super) fn note(&mut self, count: usize, lifetime: f64) {
+        self.weights[self.class(lifetime)] += count as f64;
+    }
+
+    fn class(&self, lifetime: f64) -> usize {
+        BOUNDS.iter().filter(|bound| self.size_log2 - lifetime > **bound).count()
     }
 
     /// Decides how many groups are kept for neighbours, if users wrote `traffic` blocks in total. Counts decay by the factor
     /// `decay` from one call to the next. Returns the number of groups that are left for other blocks.
     pub(super) fn draw(&mut self, traffic: f64, decay: f64) -> u8 {
         let is_common = |weight: &f64| *weight > traffic * PART_MIN && *weight > 0.0;
-        for (weight, written) in self.weights.iter_mut().zip(&mut self.written) {
-            *weight += std::mem::take(written.get_mut()) as f64;
-        }
         let classes = self.weights.iter().rposition(is_common).map_or(0, |class| class + 1);
         self.weights.iter_mut().for_each(|weight| *weight *= decay);
         self.kept = (classes as u8).min(self.groups.saturating_sub(OTHER_GROUPS_MIN));
@@ -85,31 +77,30 @@ mod tests {
     #[test]
     fn neighbours_get_groups_once_they_are_common() {
         let mut neighbours = Neighbours::new(65536.0, 8);
-        assert_eq!(neighbours.count(1000, 15.0), None);
-        assert_eq!((neighbours.draw(10_000.0, 0.5), neighbours.count(64, 15.0)), (7, Some(7)));
-        neighbours.count(1000, 10.0);
+        assert_eq!(neighbours.group(15.0), None);
+        neighbours.note(1000, 15.0);
+        assert_eq!((neighbours.draw(10_000.0, 0.5), neighbours.group(15.0)), (7, Some(7)));
+        neighbours.note(1000, 10.0);
         assert_eq!(neighbours.draw(10_000.0, 0.5), 5);
-        assert_eq!(
-            [15.0, 12.0, 10.0].map(|lifetime| neighbours.count(0, lifetime)),
-            [7, 6, 5].map(Some)
-        );
+        let groups = [15.0, 12.0, 10.0].map(|lifetime| neighbours.group(lifetime));
+        assert_eq!(groups, [7, 6, 5].map(Some));
         assert!((5..8).all(|group| neighbours.are_kept_in(group)) && !neighbours.are_kept_in(4));
         for _ in 0..20 {
             neighbours.draw(10_000.0, 0.5);
         }
-        assert_eq!((neighbours.count(64, 15.0), neighbours.are_kept_in(7)), (None, false));
+        assert_eq!((neighbours.group(15.0), neighbours.are_kept_in(7)), (None, false));
     }
 
     #[test]
     fn few_groups_are_left_to_other_blocks() {
         for groups in 1..=3 {
             let mut neighbours = Neighbours::new(65536.0, groups);
-            neighbours.count(1000, 1.0);
-            assert_eq!((neighbours.draw(1000.0, 0.5), neighbours.count(64, 1.0)), (groups, None));
+            neighbours.note(1000, 1.0);
+            assert_eq!((neighbours.draw(1000.0, 0.5), neighbours.group(1.0)), (groups, None));
         }
         let mut neighbours = Neighbours::new(65536.0, 4);
-        neighbours.count(1000, 1.0);
+        neighbours.note(1000, 1.0);
         assert_eq!(neighbours.draw(1000.0, 0.5), 3);
-        assert_eq!([15.0, 1.0].map(|lifetime| neighbours.count(64, lifetime)), [Some(3); 2]);
+        assert_eq!([15.0, 1.0].map(|lifetime| neighbours.group(lifetime)), [Some(3); 2]);
     }
 }
