@@ -167,7 +167,9 @@ fn main() -> ExitCode {
     if let Err(error) = cleanup::on_signal() {
         eprintln!("Ctrl-C will leave mounts behind: {error}");
     }
-    match run(arguments.command) {
+    let result = run(arguments.command);
+    cleanup::wait_if_stopping();
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
