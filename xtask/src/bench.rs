@@ -4,6 +4,7 @@
 //! activity of the machine affects all alike. The table names every filesystem that is missing.
 
 pub(crate) mod bytes;
+pub(crate) mod card;
 pub(crate) mod compare;
 pub(crate) mod counts;
 pub(crate) mod pacing;

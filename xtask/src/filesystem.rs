@@ -209,10 +209,12 @@ impl FilesystemKind {
             }
             (Self::NullDevice, _) => programs.mount_cmd("nullfs").arg(dir).arg("--device").arg(dev),
             (Self::Btrfs, Cache::WritebackKeep) => {
-                Cmd::new("mount").args(["-t", "btrfs", "-o", "nodiscard"]).arg(dev).arg(dir)
+                let cmd = Cmd::new("mount").args(["-t", "btrfs", "-o", "nodiscard"]);
+                cmd.args(programs.option_arguments()).arg(dev).arg(dir)
             }
             (Self::Ext4 | Self::Xfs | Self::Btrfs, _) => {
-                Cmd::new("mount").args(["-t", self.name()]).arg(dev).arg(dir)
+                let cmd = Cmd::new("mount").args(["-t", self.name()]);
+                cmd.args(programs.option_arguments()).arg(dev).arg(dir)
             }
             (Self::Fuse2fs, _) => Cmd::new(tool("fuse2fs")).arg(dev).arg(dir).args([
                 "-f",

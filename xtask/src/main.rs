@@ -158,6 +158,8 @@ enum Bench {
     Bytes(bench::bytes::BytesOptions),
     /// Measure the latency of requests during cleaning, with and without yielding.
     Pacing(bench::pacing::PacingOptions),
+    /// Measure real programs on models of cards, or on a card of your own.
+    Card(Box<bench::card::CardOptions>),
     /// Measure the longest waits: beside streams and copies, and on full volumes.
     Tail(bench::tail::TailOptions),
 }
@@ -167,7 +169,9 @@ fn main() -> ExitCode {
     if let Err(error) = cleanup::on_signal() {
         eprintln!("Ctrl-C will leave mounts behind: {error}");
     }
-    match run(arguments.command) {
+    let result = run(arguments.command);
+    cleanup::wait_if_stopping();
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -220,6 +224,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Bench(Bench::Pacing(options)) => {
             return bench::pacing::run(&workspace, &options).map(|()| true);
+        }
+        Command::Bench(Bench::Card(options)) => {
+            return bench::card::run(&workspace, &options).map(|()| true);
         }
         Command::Bench(Bench::Tail(options)) => {
             return bench::tail::run(&workspace, &options).map(|()| true);

@@ -8,9 +8,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
 
 use crate::{
-    cleanup::{Guard, Undo},
+    cleanup::{self, Guard, Undo},
     device::TestDevice,
     machine,
     scratch::Scratch,
@@ -27,6 +28,22 @@ pub(crate) struct Model {
     _output: BufReader<ChildStdout>,
 }
 
+/// Needed part of the control file.
+#[derive(Deserialize)]
+struct ModelStatus {
+    counters: ModelCounters,
+}
+
+/// Counters of a model.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct ModelCounters {
+    pub(crate) host_bytes_written: u64,
+    /// Number of flash pages of 4 KiB programmed, for the host or internally.
+    pub(crate) flash_pages_programmed: u64,
+    /// Number of erase blocks erased.
+    pub(crate) erases: u64,
+}
+
 /// Properties of a model to start.
 pub(crate) struct ModelRequest {
     /// Name of the profile, as `sfs-lab ssd` takes it.
@@ -35,6 +52,8 @@ pub(crate) struct ModelRequest {
     pub(crate) erase_block: Option<&'static str>,
     /// Size of the device, in bytes.
     pub(crate) len: u64,
+    /// Whether every page was written before.
+    pub(crate) filled: bool,
 }
 
 impl Model {
@@ -49,10 +68,12 @@ impl Model {
         machine::need_loop()?;
         let dir = scratch.directory(name)?;
         let cmd = programs.cmd("sfs-lab").args(["ssd", "--profile", request.profile]);
-        let cmd = cmd.args(["--size", &request.len.to_string(), "--filled"]);
+        let cmd = cmd.args(["--size", &request.len.to_string()]);
+        let cmd = cmd.args(request.filled.then_some("--filled"));
         let erase_block = request.erase_block.iter().flat_map(|size| ["--erase-block", size]);
-        let mut child = cmd.args(erase_block).arg(&dir).spawn_apart()?;
-        let guard = Some(Undo::End(child.id()).later());
+        let cmd = cmd.args(erase_block).arg(&dir);
+        let (mut child, guard) = cleanup::spawn_guarded(cmd, Undo::End)?;
+        let guard = Some(guard);
         let mut output = BufReader::new(child.stdout.take().context("the output of the disk")?);
         let mut line = String::new();
         output.read_line(&mut line)?;
@@ -64,6 +85,23 @@ impl Model {
     /// Returns the block device.
     pub(crate) fn device(&self) -> &TestDevice {
         &self.device
+    }
+
+    /// Reads the counters since the last reset.
+    pub(crate) fn counters(&self) -> Result<ModelCounters> {
+        let text = fs::read_to_string(&self.control);
+        let text = text.with_context(|| format!("{}", self.control.display()))?;
+        Ok(serde_json::from_str::<ModelStatus>(&text)?.counters)
+    }
+
+    /// Sets all counters to zero.
+    pub(crate) fn reset_counters(&self) -> Result<()> {
+        fs::write(&self.control, "reset").with_context(|| format!("{}", self.control.display()))
+    }
+
+    /// Returns the guard that goes back to virtual time.
+    pub(crate) fn virtual_time_later(&self) -> Guard {
+        Undo::Write(self.control.clone(), "virtual").later()
     }
 
     /// Chooses whether requests take as long as on the device.

@@ -6,6 +6,7 @@
 use std::{
     ffi::OsStr,
     fmt,
+    fs::File,
     io::{BufRead, BufReader},
     os::unix::process::CommandExt as _,
     path::Path,
@@ -42,6 +43,24 @@ impl Cmd {
 
     pub(crate) fn dir(mut self, dir: &Path) -> Self {
         self.0.current_dir(dir);
+        self
+    }
+
+    /// Runs the command as another user.
+    pub(crate) fn by_user(mut self, (uid, gid): (u32, u32)) -> Self {
+        self.0.gid(gid).uid(uid);
+        self
+    }
+
+    /// Gives the command a pipe as its standard input.
+    pub(crate) fn piped_in(mut self) -> Self {
+        self.0.stdin(Stdio::piped());
+        self
+    }
+
+    /// Writes what the command prints to standard error into `file`.
+    pub(crate) fn errors_to(mut self, file: File) -> Self {
+        self.0.stderr(file);
         self
     }
 

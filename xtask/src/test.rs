@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 
 use crate::{
     apps,
-    bench::tail,
+    bench::{card, tail},
     cargo::{self, cargo},
     crash,
     filesystem::{FilesystemKind, Subject},
@@ -93,6 +93,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
                 other_transport(workspace, transport, long, tally);
             }
             tally.step("bench tail, quick", || tail::smoke(workspace));
+            tally.step("bench card, counts", || card::smoke(workspace));
         }
     }
     tally.step("crash states", || {

@@ -67,7 +67,7 @@ impl Programs {
         Self { data_layout: Some(data_layout.to_owned()), ..self }
     }
 
-    /// Replaces the mount options of `sfs-mount` by `options`.
+    /// Replaces the mount options of `sfs-mount`, or of a kernel's filesystem, by `options`.
     pub(crate) fn with(self, options: Option<&'static str>) -> Self {
         Self { options: options.into_iter().collect(), ..self }
     }
@@ -87,7 +87,12 @@ impl Programs {
     /// Prepares `sfs-mount` or the null filesystem with the chosen transport.
     pub(crate) fn mount_cmd(&self, name: &str) -> Cmd {
         let transport = self.transport.iter().flat_map(|transport| ["--transport", transport]);
-        self.cmd(name).args(transport).args(self.options.iter().flat_map(|list| ["-o", list]))
+        self.cmd(name).args(transport).args(self.option_arguments())
+    }
+
+    /// Returns the mount options as arguments of `sfs-mount` and of mount(8).
+    pub(crate) fn option_arguments(&self) -> impl Iterator<Item = &'static str> {
+        self.options.iter().flat_map(|list| ["-o", *list])
     }
 
     pub(crate) fn cmd(&self, name: &str) -> Cmd {

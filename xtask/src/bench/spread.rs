@@ -23,6 +23,11 @@ impl Spread {
         })
     }
 
+    /// Returns the spread of a single sample.
+    pub(super) fn one(sample: f64) -> Self {
+        Self { low: sample, median: sample, high: sample }
+    }
+
     /// Returns whether the median of each spread lies outside the range of the other.
     pub(super) fn excludes(&self, other: &Self) -> bool {
         let is_outside = |of: &Self, median: f64| median < of.low || median > of.high;

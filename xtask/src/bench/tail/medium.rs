@@ -90,7 +90,7 @@ impl Medium {
             Self::Sd => ("sd", None),
             Self::Emmc => ("emmc", None),
         };
-        let request = ModelRequest { profile, erase_block, len };
+        let request = ModelRequest { profile, erase_block, len, filled: true };
         let name = format!("{name}-model");
         Model::start(entrants.lab()?, &request, &name, scratch).map(MediumDevice::Model)
     }
