@@ -25,11 +25,11 @@ impl PrivateFile {
     /// # Errors
     ///
     /// [`io::ErrorKind::AlreadyExists`] if there is a file at `path` and not `force`; [`io::ErrorKind::InvalidInput`] if it is
-    /// something else than a regular file or a symbolic link, which a rename would replace unasked.
+    /// no regular file, such as a symbolic link.
     pub fn create(path: &Path, force: bool) -> io::Result<Self> {
         match fs::symlink_metadata(path) {
             Ok(_) if !force => return Err(io::ErrorKind::AlreadyExists.into()),
-            Ok(found) if !(found.is_file() || found.is_symlink()) => {
+            Ok(found) if !found.is_file() => {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no regular file"));
             }
             _ => {}
@@ -76,13 +76,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_replaces_a_link_and_never_writes_through_it() {
+    fn a_file_replaces_a_file_and_never_writes_through_a_link() {
         let scratch = tempfile::tempdir().expect("a directory");
         let (victim, path) = (scratch.path().join("victim"), scratch.path().join("target"));
         fs::write(&victim, "kept").expect("room");
         symlink(&victim, &path).expect("room");
-        let refused = PrivateFile::create(&path, false).err().expect("there is a link");
-        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        for (force, kind) in
+            [(false, io::ErrorKind::AlreadyExists), (true, io::ErrorKind::InvalidInput)]
+        {
+            let refused = PrivateFile::create(&path, force).err().expect("there is a link");
+            assert_eq!(refused.kind(), kind);
+        }
+        fs::remove_file(&path).expect("a link");
+        fs::write(&path, "old").expect("room");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("a file");
         let mut new = PrivateFile::create(&path, true).expect("room");
         new.file.write_all(b"new").expect("room");
         drop(PrivateFile::create(&path, true).expect("room"));
