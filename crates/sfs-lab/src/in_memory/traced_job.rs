@@ -289,13 +289,14 @@ mod tests {
             // Some blocks are written twice in a repetition, and others not at all.
             let hash = write.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let offset =
-                ((hash ^ hash >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 40) % 4096 * 4096;
+                ((hash ^ hash >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 40) % 2048 * 4096;
             lines += &format!("{},write,9,{offset},4096,0,0,0\n", write * 1000);
             if write % 64 == 0 {
                 lines += &format!("{},fsync,9,0,0,0,0,0\n", write * 1000);
             }
         }
-        let (full, warm_up_bytes) = (0.85, 32 << 20);
+        // Less room is free than a repetition overwrites.
+        let (full, warm_up_bytes) = (0.97, 32 << 20);
         let job = TracedJob { full, warm_up_bytes, measured_bytes: 64 << 20, ..job() };
         let counts = job.run(&load(&lines)).expect("the load runs");
         assert!(counts.repetitions >= 10 && counts.counters.segments_cleaned > 0, "{counts:?}");
