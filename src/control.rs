@@ -2,8 +2,8 @@
 //!
 //! [`ControlClient`] finds the socket of a mount by its device number ([`socket_path`]) and sends
 //! one request; [`ControlServer`] answers the request in one of a few threads, by a
-//! [`ControlHandler`]. A request and a reply are one bounded line of JSON each, with a deadline,
-//! and only root and the user who runs the daemon are served. No request to the volume waits for a
+//! [`ControlHandler`]. A request and a reply are one bounded line of JSON each, with a deadline; the lines of a
+//! trace follow its reply. Only root and the user who runs the daemon are served. No request to the volume waits for a
 //! client.
 
 mod asked_work;
@@ -18,7 +18,7 @@ mod server;
 mod socket_path;
 mod trace;
 
-pub(crate) use asking::{ask, unknown_reply};
+pub(crate) use asking::{ask, ask_within, unknown_reply};
 pub(crate) use client::{ControlClient, ControlError};
 pub(crate) use handler::ControlHandler;
 pub(crate) use messages::{ControlReply, ControlRequest, ScrubRequest, TraceBeginning};

@@ -16,7 +16,7 @@
 //!    `request_recorder`;
 //! 6. `background`, `bdi`, `timed_device`, `memory_budget`, `mount`, [`mount_options`]: the background thread, the kernel's settings
 //!    for a mount, the time that writing takes, budgets that fit the memory, the kernel's tree of mounts, `-o`;
-//! 7. [`program`], `ready_pipe`, `volume_path`, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, `kernel_release`, [`exit_error`].
+//! 7. [`program`], `ready_pipe`, `volume_path`, `socket_deadline`, [`private_file`], `device_speed`, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, `kernel_release`, [`exit_error`].
 #![deny(unsafe_code)]
 
 pub mod asked_work_command;
@@ -54,6 +54,7 @@ pub mod resize;
 mod resize_report;
 pub mod scrub_command;
 pub mod segments_command;
+mod socket_deadline;
 pub mod stat;
 pub mod stat_report;
 mod timed_device;

@@ -5,13 +5,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sfs_core::Volume;
 use sfs_core::request::VolumeOptions;
 use sfs_device::{Access, FileDevice, OpenErrorKind};
 
-use crate::control::{ControlClient, ControlReply, ControlRequest};
+use crate::control::{self, ControlReply, ControlRequest};
 use crate::exit_error::ExitError;
 use crate::file_clock;
 use crate::mount;
@@ -30,19 +30,10 @@ const RESIZE_WAIT_MAX: Duration = Duration::from_secs(600);
 pub fn resize(path: &Path, bytes: Option<u64>) -> Result<ResizeReport, ExitError> {
     match find(path)? {
         VolumePath::Mounted(mount) => {
-            let shown = mount.dir.display();
             let request = ControlRequest::Resize { bytes };
-            let end = Instant::now() + RESIZE_WAIT_MAX;
-            let client = ControlClient::connect(&mount);
-            match client.and_then(|client| client.ask_until(&request, end)) {
-                Ok(ControlReply::Resized(report)) => Ok(report),
-                Ok(ControlReply::Failed { status, line }) => {
-                    Err(ExitError::with_status(status, line))
-                }
-                Ok(_) => {
-                    Err(ExitError::mount(format_args!("{shown}: its daemon sent an unknown reply")))
-                }
-                Err(trouble) => Err(ExitError::mount(format_args!("{shown}: {trouble}"))),
+            match control::ask_within(&mount, &request, RESIZE_WAIT_MAX)? {
+                ControlReply::Resized(report) => Ok(report),
+                _ => Err(control::unknown_reply(&mount)),
             }
         }
         VolumePath::Device(path) => of_device(&path, bytes),

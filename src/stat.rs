@@ -4,14 +4,18 @@
 //! A device that is not mounted is opened for reading, and nothing is written to it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use sfs_system::mountinfo::MountRecord;
 
-use crate::control::{ControlClient, ControlReply, ControlRequest};
+use crate::control::{self, ControlReply, ControlRequest};
 use crate::exit_error::ExitError;
 use crate::mount;
 use crate::stat_report::VolumeReport;
 use crate::volume_path::{VolumePath, find};
+
+/// Longest wait for the daemon.
+const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Reports on the volume at `path`: a mount point or a device.
 ///
@@ -27,16 +31,12 @@ pub fn stat(path: &Path) -> Result<VolumeReport, ExitError> {
 }
 
 fn of_mounted(mount: &MountRecord) -> Result<VolumeReport, ExitError> {
-    let shown = mount.dir.display();
-    let client = ControlClient::connect(mount);
-    match client.and_then(|client| client.ask(&ControlRequest::Status)) {
-        Ok(ControlReply::Status(report)) => {
+    match control::ask_within(mount, &ControlRequest::Status, WAIT_MAX)? {
+        ControlReply::Status(report) => {
             let dir = mount.dir.to_string_lossy().into_owned();
             Ok(VolumeReport { mount_point: Some(dir), read_only: mount.is_read_only(), ..*report })
         }
-        Ok(ControlReply::Failed { status, line }) => Err(ExitError::of_daemon(status, &line)),
-        Ok(_) => Err(ExitError::mount(format_args!("{shown}: its daemon sent an unknown reply"))),
-        Err(trouble) => Err(ExitError::mount(format_args!("{shown}: {trouble}"))),
+        _ => Err(control::unknown_reply(mount)),
     }
 }
 

@@ -25,5 +25,6 @@ pub(crate) use text::plain;
 pub(crate) use volume_report::SegmentCountsReport;
 pub use volume_report::VolumeReport;
 pub(crate) use volume_report::{ActivityReport, GroupReport, Holds};
+pub(crate) use wear_life::DAYS_PER_YEAR;
 pub use wear_life::ENDURANCE_CYCLES_DEFAULT;
 pub use wear_report::{DayReport, EraseReport, MonthReport, WearReport};

@@ -161,8 +161,9 @@ fn wait_for_report(daemon: &ControlClient, mount: &MountRecord) -> Result<LossRe
         Ok(ControlReply::Written) => Ok(LossReport::default()),
         Ok(ControlReply::WrittenExcept(bytes)) => Ok(LossReport { bytes, ..LossReport::default() }),
         Ok(ControlReply::WrittenUnreported(lost)) => Ok(lost),
-        Ok(ControlReply::Failed { line, .. }) => {
-            Err(ExitError::mount(format_args!("unmounted, but {line}")))
+        Ok(ControlReply::Failed { status, line }) => {
+            let failure = ExitError::of_daemon(status, &line);
+            Err(ExitError::mount(format_args!("unmounted, but {failure}")))
         }
         late if is_late(&late) => Err(too_long(mount)),
         _ => Err(ExitError::mount(format_args!(

@@ -103,7 +103,7 @@ enum CtlCommand {
     Clean(CleanArguments),
     /// Discards the free segments, as fstrim does
     Trim(MountArguments),
-    /// Writes everything and a checkpoint
+    /// Writes what has reached SFS, and a checkpoint; sync(1) first writes the kernel's cache
     Checkpoint(MountArguments),
     /// Reads everything on a volume, and verifies it
     #[command(subcommand)]

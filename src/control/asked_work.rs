@@ -75,7 +75,7 @@ impl ControlHandler {
     }
 
     /// Checks that the volume may be written to. It can be neither frozen nor unmounted while the returned value lives.
-    fn keep_changeable(&self) -> Result<MutexGuard<'_, bool>, ExitError> {
+    pub(super) fn keep_changeable(&self) -> Result<MutexGuard<'_, bool>, ExitError> {
         let device = &self.device;
         if self.is_ending.load(Ordering::Acquire) {
             return Err(self.is_unmounting());

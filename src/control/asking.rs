@@ -16,8 +16,17 @@ pub(crate) fn ask(
     mount: &MountRecord,
     request: &ControlRequest,
 ) -> Result<ControlReply, ExitError> {
+    ask_within(mount, request, WAIT_MAX)
+}
+
+/// Does the same, and waits for the reply at most for `wait`.
+pub(crate) fn ask_within(
+    mount: &MountRecord,
+    request: &ControlRequest,
+    wait: Duration,
+) -> Result<ControlReply, ExitError> {
     let client = ControlClient::connect(mount);
-    let reply = client.and_then(|client| client.ask_until(request, Instant::now() + WAIT_MAX));
+    let reply = client.and_then(|client| client.ask_until(request, Instant::now() + wait));
     match reply {
         Ok(ControlReply::Failed { status, line }) => Err(ExitError::of_daemon(status, &line)),
         Ok(reply) => Ok(reply),

@@ -211,13 +211,7 @@ impl ControlHandler {
     /// Grows the volume.
     fn resize(&self, bytes: Option<u64>) -> Result<ResizeReport, ExitError> {
         let device = &self.device;
-        let _is_over = self.keep_mounted()?;
-        if self.mount()?.is_some_and(|mount| mount.is_read_only()) {
-            return Err(ExitError::mount(format_args!("{device}: is mounted read-only")));
-        }
-        if self.freezer.is_frozen() {
-            return Err(ExitError::mount(format_args!("{device}: is frozen; thaw it first")));
-        }
+        let _is_over = self.keep_changeable()?;
         let report = resize_report::grow(&self.volume, bytes)
             .map_err(|error| ExitError::mount(format_args!("{device}: {error}")))?;
         tracing::info!("{device}: {report}");

@@ -5,10 +5,12 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::socket_deadline::{is_passing, left};
 
 /// Sends `value`.
 pub(super) fn send(stream: &UnixStream, value: &impl Serialize, end: Instant) -> io::Result<()> {
@@ -64,22 +66,10 @@ pub(super) fn receive<T: DeserializeOwned>(
     }
 }
 
-/// Returns the time until `end`; an error if no time is left, as a socket takes no timeout of zero.
-fn left(end: Instant) -> io::Result<Duration> {
-    let left = end.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
-/// Accepts errors after which the call is repeated.
-fn is_passing(error: io::Error) -> io::Result<()> {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(()),
-        _ => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn soon() -> Instant {

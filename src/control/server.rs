@@ -1,7 +1,7 @@
 //! The daemon's end of the control socket.
 //!
-//! One thread accepts clients, and each client is served by a short-lived thread, within limits on their number and
-//! time. Clients that watch for the end of the mount are kept until [`ControlServer::end`]. A mount works without
+//! One thread accepts clients, and each client is served by a thread of its own, within limits on their number, on the time
+//! for its request, and on that for each part of the reply. A recording keeps its thread until it ends. Clients that watch for the end of the mount are kept until [`ControlServer::end`]. A mount works without
 //! the socket.
 
 use std::io::{self, ErrorKind, Read};

@@ -8,6 +8,8 @@ use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use crate::socket_deadline::{is_passing, left};
+
 /// Maximum length of the head of a request, in bytes. Prometheus sends about 300.
 const HEAD_LEN_MAX: usize = 8 << 10;
 
@@ -189,20 +191,6 @@ fn send(client: &mut impl Connection, mut bytes: &[u8], end: Instant) -> io::Res
         }
     }
     Ok(())
-}
-
-/// Returns the time until `end`; an error if no time is left, as a socket takes no timeout of zero.
-fn left(end: Instant) -> io::Result<Duration> {
-    let left = end.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
-/// Accepts errors after which the call is repeated.
-fn is_passing(error: io::Error) -> io::Result<()> {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(()),
-        _ => Err(error),
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! A metric that is new gets a row in [`METRICS`]; docs/sfs-ctl.md lists the rows, and a test compares them.
 
 use super::sample::{self, Sample};
-use crate::stat_report::VolumeReport;
+use crate::stat_report::{DAYS_PER_YEAR, VolumeReport};
 
 /// Metric of a volume. Units are seconds and bytes, as the name says.
 pub struct Metric {
@@ -38,8 +38,8 @@ pub enum Naming {
     Anonymous,
 }
 
-/// Seconds in a year of the Gregorian calendar, on average.
-const SECS_PER_YEAR: f64 = 31_556_952.0;
+/// Seconds in a year, as the ledger counts it.
+const SECS_PER_YEAR: f64 = DAYS_PER_YEAR * 86_400.0;
 
 /// Name of the metric whose labels name the volume.
 pub(super) const INFO: &str = "sfs_volume_info";

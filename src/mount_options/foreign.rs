@@ -61,7 +61,7 @@ const REFUSED: [(&str, &str); 11] = [
 const NO_QUOTAS: &str = "SFS has no quotas; leave it out";
 
 /// Names of the options that a list for SFS may have, for suggestions.
-const KNOWN: [&str; 49] = [
+const KNOWN: [&str; 51] = [
     "ro",
     "rw",
     "suid",
@@ -104,6 +104,8 @@ const KNOWN: [&str; 49] = [
     "victim",
     "remainder",
     "cleaning",
+    "wear_levelling",
+    "metrics",
     "async_dio",
     "async_read",
     "threads",
@@ -120,7 +122,8 @@ const LETTERS_MAX: usize = 2;
 const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
                     nodiscard, grow, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
                     cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, \
-                    async_read=auto|on|off, threads=N, acl, noacl, allow_other, norecovery, errors=continue|remount-ro";
+                    async_read=auto|on|off, wear_levelling=N, metrics=ADDRESS:PORT, threads=N, \
+                    acl, noacl, allow_other, norecovery, errors=continue|remount-ro";
 
 /// Returns whether `option`, whose part before `=` is `name`, has no effect on a mount of SFS.
 pub(super) fn is_dropped(option: &str, name: &str) -> bool {
@@ -187,6 +190,9 @@ mod tests {
                 || !matches!(MountOptions::default().take(&format!("{name}=")), Ok(false))
         };
         assert!(KNOWN.iter().all(is_known), "a suggestion is unknown itself");
+        let ours = OURS.split(", ").map(|option| option.split('=').next().unwrap_or(option));
+        let unsaid: Vec<&str> = ours.filter(|name| !KNOWN.contains(name)).collect();
+        assert_eq!(unsaid, [""; 0], "an option is not suggested");
     }
 
     #[test]

@@ -259,7 +259,7 @@ mod tests {
     fn the_message_of_a_part_is_bounded() {
         let longest = message(0, PART_SEGMENTS_MAX, 1 << 24);
         let len = serde_json::to_string(&longest).expect("JSON").len();
-        // The client takes replies of up to 1 MiB.
+        // Far below the longest reply that a client takes.
         assert!(len <= PART_SEGMENTS_MAX * 48 + 1024, "{len} bytes");
     }
 

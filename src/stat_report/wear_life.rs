@@ -15,7 +15,7 @@ pub const ENDURANCE_CYCLES_DEFAULT: u32 = 3000;
 /// Number of days whose writes are the rate of wear.
 const RATE_DAYS: u32 = 30;
 
-const DAYS_PER_YEAR: f64 = 365.25;
+pub(crate) const DAYS_PER_YEAR: f64 = 365.25;
 
 impl WearReport {
     /// Makes the report of `wear` on day `today`, for the device at `path`.

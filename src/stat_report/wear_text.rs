@@ -29,6 +29,9 @@ pub(super) fn sentence(report: &WearReport) -> String {
                 duration(years)
             );
         }
+        None if report.bytes_per_day.is_some() => {
+            text.push_str("Nothing was written in the last 30 days.");
+        }
         None => text.push_str("How long it will last shows after a day of use."),
     }
     if let Some(DeviceWearReport { life_used_percent: Some(percent), .. }) = report.device {

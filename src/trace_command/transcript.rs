@@ -15,6 +15,7 @@ use sfs_trace::{LINE_LEN_MAX, TraceEnd, TraceOperation, TraceProperties, TraceRe
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::exit_error::ExitError;
+use crate::socket_deadline::is_passing;
 
 /// Longest wait for a part of the trace, after which signals and bounds are looked at.
 const WAIT: Duration = Duration::from_millis(100);
@@ -153,11 +154,11 @@ impl<W: Write> LineCopy<'_, W> {
             match daemon.read(&mut piece) {
                 Ok(0) => return Ok(Ending::Unmount),
                 Ok(len) => self.pending.extend_from_slice(&piece[..len]),
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
-                    ErrorKind::ConnectionReset => return Ok(Ending::Unmount),
-                    _ => return Err(ExitError::system(format_args!("recording: {error}"))),
-                },
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                    return Ok(Ending::Unmount);
+                }
+                Err(error) => is_passing(error)
+                    .map_err(|error| ExitError::system(format_args!("recording: {error}")))?,
             }
             if !self.copy_lines()? {
                 return Ok(Ending::Size);

@@ -127,7 +127,7 @@ impl WearRecorder {
 
     /// Completes `checkpoint` with the number of bytes written and the ledger. Both contain `pending`, what is about to be
     /// written before the record, and the record itself. The ledger takes the rest of the last block, and a block
-    /// of its own only after `log_blocks` blocks of log. `sfs-mkfs`, which has no ledger, does not count its own writes.
+    /// of its own only after `log_blocks` blocks of log. A volume that is being made has no ledger, and does not count these writes.
     pub(crate) fn complete(
         &self,
         checkpoint: &mut CheckpointRecord,

@@ -7,7 +7,6 @@
 //! machine with idle time, or for a number of steps, as on a busy one; the page cache is a set of
 //! blocks that joins rewrites between two syncs.
 
-mod ram_volume;
 mod traced_job;
 
 pub use traced_job::{TracedCounts, TracedJob};
@@ -20,7 +19,7 @@ use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{Caller, Counters, VolumeOptions, Work};
 use sfs_device::BLOCK_SIZE;
 
-use self::ram_volume::{START_SECS, increase};
+use crate::ram_volume::{self, START_SECS, increase};
 use crate::workload::{Source, Workload};
 
 /// Size of a write that fills the file, in bytes.
@@ -74,7 +73,7 @@ impl Job {
     /// If the volume cannot be made or opened, has no room for the file, or fails.
     pub fn run(&self, source: &Source, seed: u64) -> Result<JobCounts> {
         ensure!(source.block_count().is_none(), "choose a generator, not a trace");
-        let volume = ram_volume::make(self.device_bytes, self.segment_bytes, &self.options)?;
+        let volume = ram_volume::open(self.device_bytes, self.segment_bytes, &self.options)?;
         let blocks = (volume.space().total_blocks as f64 * self.full) as u64;
         let blocks = u32::try_from(blocks).ok().filter(|blocks| *blocks >= 2);
         let Some(blocks) = blocks else { anyhow::bail!("the volume has no room for a file") };

@@ -16,6 +16,7 @@ pub mod exported;
 pub mod flash;
 pub mod host;
 pub mod in_memory;
+mod ram_volume;
 pub mod random;
 pub mod raw_flash;
 pub mod report;

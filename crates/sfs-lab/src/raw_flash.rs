@@ -9,16 +9,13 @@ use std::sync::Arc;
 use anyhow::Result;
 use parking_lot::Mutex;
 use sfs_core::Volume;
-use sfs_core::format::{DataLayout, Label, Layout, ROOT_INO, Timestamp};
+use sfs_core::format::{Layout, ROOT_INO, Timestamp};
 use sfs_core::request::{Caller, Counters, VolumeOptions, Work};
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Geometry, RamDevice, Stream};
-use sfs_mkfs::{Identity, VolumePlan, make_on};
 use sfs_ssd::{Flash, FlashGeometry, Spare, Timing};
 
+use crate::ram_volume::{self, START, START_SECS};
 use crate::random::WorkloadRng;
-
-/// Virtual time at which every run begins.
-const START_SECS: i64 = 1_700_000_000;
 
 /// Virtual time between two writes, in nanoseconds.
 const WRITE_NANOS: u64 = 1_000_000;
@@ -163,26 +160,7 @@ impl Job {
     }
 
     fn make(&self) -> Result<(Volume, Arc<RawFlash>)> {
-        let block = BLOCK_SIZE as u32;
-        let geometry = Geometry {
-            block_count: self.device_bytes / BLOCK_SIZE as u64,
-            logical_block_size: block,
-            physical_block_size: block,
-            discard_granularity: BLOCK_SIZE as u64,
-            ..Geometry::default()
-        };
-        let now = Timestamp { secs: START_SECS, nanos: 0 };
-        let identity = Identity {
-            uuid: *b"volume on flash.",
-            label: Label::NONE,
-            hash_key: [1, 2],
-            now,
-            data_layout: DataLayout::Log,
-            owner: (0, 0),
-        };
-        let plan = VolumePlan::new(&geometry, Some(self.segment_bytes), &identity)?;
-        let ram = Arc::new(RamDevice::with_geometry(geometry));
-        make_on(ram.clone(), &plan, false)?;
+        let (ram, plan) = ram_volume::make(self.device_bytes, Some(self.segment_bytes))?;
         let ram = Arc::into_inner(ram).expect("sfs-mkfs drops its reference to the device");
         let device = Arc::new(RawFlash::new(ram, plan.superblock.layout));
         let options = VolumeOptions {
@@ -190,7 +168,7 @@ impl Job {
             yield_cleaning: false,
             ..VolumeOptions::default()
         };
-        Ok((Volume::open(device.clone(), options, now)?, device))
+        Ok((Volume::open(device.clone(), options, START)?, device))
     }
 }
 

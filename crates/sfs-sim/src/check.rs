@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sfs_core::format::{ChunkSummary, DataLayout, FileKind, Key, ROOT_INO, SummaryEntry};
+use sfs_core::format::{ChunkSummary, DataLayout, FileKind, Head, Key, ROOT_INO, SummaryEntry};
 use sfs_core::request::{ScrubCounts, ScrubDamage, VolumeOptions, WriteMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{Device, Event};
@@ -47,13 +47,13 @@ pub enum Violation {
     #[error("mount failed: {0}")]
     NoMount(Error),
     /// A scrub of the recovered volume reports damage, or other numbers than the usage table.
-    #[error("a scrub finds {damage:?}, and {live} live blocks of {expected}")]
+    #[error("a scrub finds {damage:?}, and {live} blocks of data instead of {expected}")]
     Scrub {
         /// The damage.
         damage: Vec<ScrubDamage>,
-        /// Number of live blocks that were verified.
+        /// Number of blocks of data that were read.
         live: u64,
-        /// Number of live blocks in the usage table.
+        /// Number of live blocks of data in the usage table.
         expected: u64,
     },
     /// The usage table disagrees with the tree.
@@ -202,7 +202,7 @@ fn recover(
     }
 }
 
-/// Scrubs a volume that was just recovered: nothing is damaged, and the scrub verifies what the usage table counts.
+/// Scrubs a volume that was just recovered: nothing is damaged, and the scrub reads each block of data that the usage table counts.
 fn scrub(volume: &Volume) -> Result<(), Violation> {
     let mut scrub = volume.begin_scrub(Key::MIN).map_err(Violation::NoMount)?;
     let (mut counts, mut damage) = (ScrubCounts::default(), Vec::new());
@@ -211,11 +211,15 @@ fn scrub(volume: &Volume) -> Result<(), Violation> {
         counts.add(&step.counts);
         damage.extend(step.damage);
     }
-    let expected = volume.live_blocks();
-    if damage.is_empty() && counts.live() <= expected {
+    let segments = volume.segments(0, usize::MAX).segments.into_iter();
+    let of_data =
+        segments.filter(|segment| segment.head.is_some_and(|head| head != Head::METADATA));
+    let expected = of_data.map(|segment| u64::from(segment.live_blocks)).sum();
+    let live = counts.data_blocks + counts.unverified_blocks;
+    if damage.is_empty() && live == expected {
         return Ok(());
     }
-    Err(Violation::Scrub { damage, live: counts.live(), expected })
+    Err(Violation::Scrub { damage, live, expected })
 }
 
 /// Checks that only superblocks have changed as long as a version 1 program accepts the volume.

@@ -18,7 +18,7 @@ pub struct TraceRequest {
     pub at_us: u64,
     /// Operation.
     pub operation: TraceOperation,
-    /// Inode of the operation; the file itself also for operations on names.
+    /// Inode of the operation; the file itself also for operations on names; for `lookup` and `readdir` the directory.
     pub inode: u64,
     /// Offset in bytes; the new length for a truncation.
     pub offset: u64,

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use sfs::private_file::PrivateFile;
 use sfs::{ExitError, hot_command, segments_command, stat};
+use sfs_core::format::Day;
 
 /// Arguments of `sfs-ctl report`.
 #[derive(Args)]
@@ -61,18 +62,8 @@ fn made() -> String {
 
 /// Returns a time in seconds since 1970 as text, in UTC.
 fn utc(secs: u64) -> String {
-    let (days, rest) = (secs / 86_400, secs % 86_400);
-    // Days from 1 March of year 0 on, in eras of 400 years: leap days come last in a year.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3_600, rest / 60 % 60)
+    let day = Day((secs / 86_400) as u32);
+    format!("{day} {:02}:{:02} UTC", secs / 3_600 % 24, secs / 60 % 60)
 }
 
 #[cfg(test)]

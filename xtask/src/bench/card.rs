@@ -149,7 +149,11 @@ pub(crate) fn smoke(workspace: &Workspace) -> Result<StepOutcome> {
     outcome.notes.extend(report.failures().iter().cloned());
     for program in [Program::Rollback, Program::Journal] {
         let pages = |filesystem| report.pages(program, filesystem);
-        let (Some(sfs), Some(ext4)) = (pages("SFS"), pages("ext4")) else { continue };
+        let (Some(sfs), Some(ext4)) = (pages("SFS"), pages("ext4")) else {
+            outcome.failed += 1;
+            outcome.notes.push(format!("{}: no flash pages were counted", program.name()));
+            continue;
+        };
         let note = format!("{}: {sfs:.1} flash pages a unit, ext4 {ext4:.1}", program.name());
         let is_less = sfs < ext4;
         outcome.passed += u64::from(is_less);

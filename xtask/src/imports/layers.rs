@@ -66,7 +66,7 @@ pub(super) const CRATES: [Layered; 6] = [
     Layered {
         sources: "crates/sfs-lab/src",
         layers: &[
-            &["closed_form", "random", "report", "trace_text"],
+            &["closed_form", "ram_volume", "random", "report", "trace_text"],
             &["request_load"],
             &["block_trace", "request_replay"],
             &["exported", "workload"],
@@ -101,6 +101,7 @@ pub(super) const CRATES: [Layered; 6] = [
                 "logging",
                 "panic_hook",
                 "private_file",
+                "socket_deadline",
                 "unsafe_calls",
             ],
             &["program", "ready_pipe", "volume_path"],

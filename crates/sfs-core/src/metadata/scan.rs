@@ -63,6 +63,7 @@ impl MetadataStore {
                     failed = Some(node);
                 }
                 Err(Error::Corrupt(damage)) => {
+                    self.note_if_misplaced(node.pointer.address);
                     let error = self.health.counted(damage.into());
                     return Err(UnreadableNode { node, error });
                 }

@@ -257,7 +257,7 @@ impl MetadataStore {
     }
 
     /// Looks once more at a block that is no sound node.
-    fn note_if_misplaced(&self, address: u64) {
+    pub(super) fn note_if_misplaced(&self, address: u64) {
         let mut block = Box::new(Block([0; BLOCK_SIZE]));
         if self.io.read(address, std::slice::from_mut(&mut *block)).is_ok() {
             self.health.note_misplaced(&block, self.superblock.volume(), address);

@@ -99,6 +99,7 @@ impl SpaceControl {
         };
         let Some(mut round) = self.cleaner.try_lock_round() else { return Ok(None) };
         if urgency == Urgency::None && round.is_empty() {
+            drop(round);
             return self.level_wear();
         }
         let may_yield = self.limits.yield_cleaning && urgency < Urgency::Critical;
@@ -142,6 +143,7 @@ impl SpaceControl {
         }
         match self.commit_round(&mut self.log.lock(), &mut round) {
             Ok(_) => Ok(Some(Work::More)),
+            // Another attempt would lack segments, too.
             Err(StepError::Shortage(_)) => Ok(None),
             Err(StepError::Failed(error)) => Err(error),
         }

@@ -91,7 +91,15 @@ impl Volume {
             // The damaged node itself, which is reported here, or one below.
             Err(_) => true,
         };
-        match self.is_node_sound(node) {
+        let again = self.read_node_block(node);
+        let verified = again.and_then(|block| {
+            self.verify_node_block(node, &block).inspect_err(|_| {
+                if is_there {
+                    self.health.note_misplaced(&block, self.superblock.volume(), at);
+                }
+            })
+        });
+        match verified {
             Ok(()) if is_there => self.health.note_error(ErrorKind::Retry, at),
             Err(error) if is_there => {
                 // A failure of the device is counted where it occurs.
@@ -106,8 +114,16 @@ impl Volume {
     }
 
     fn is_node_sound(&self, node: &NodeNotCached) -> Result<(), Error> {
+        self.read_node_block(node).and_then(|block| self.verify_node_block(node, &block))
+    }
+
+    fn read_node_block(&self, node: &NodeNotCached) -> Result<Block, Error> {
         let mut block = Block([0; BLOCK_SIZE]);
         self.io.read(node.pointer.address, std::slice::from_mut(&mut block))?;
+        Ok(block)
+    }
+
+    fn verify_node_block(&self, node: &NodeNotCached, block: &Block) -> Result<(), Error> {
         NodeHeader::verify(&block.0, self.superblock.volume(), node.pointer)?;
         Ok(())
     }
@@ -197,6 +213,7 @@ impl Volume {
                 return;
             }
             Ok(()) => {
+                self.health.note_misplaced(memory, self.superblock.volume(), at);
                 self.health.note_error(ErrorKind::Data, at);
                 ErrorKind::Data
             }

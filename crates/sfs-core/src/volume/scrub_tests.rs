@@ -304,3 +304,21 @@ fn what_is_right_at_the_second_read_counts_as_a_retry() {
     assert_eq!(remembered.errors.count(ErrorKind::Retry), 3);
     assert_eq!(remembered.errors.iter().count(), 1, "no other kind");
 }
+
+/// A block of data in whose place the device shows a summary: the card has less capacity than it states.
+#[test]
+fn what_was_written_to_another_address_is_recognized() {
+    let device = watched();
+    let (volume, files) = filled(device.clone());
+    let blocks = mapped(&volume, &files);
+    let (file, block, at) = blocks[20];
+    let layout = volume.layout();
+    let segment = layout.segment_of(at).expect("a segment");
+    let mut summary = [Block([0; BLOCK_SIZE])];
+    device.inner.read(layout.segment_address(segment), &mut summary).expect("RAM");
+    device.inner.write(at, &[&summary], Stream::default()).expect("RAM");
+    let expected = ScrubDamage { kind: ErrorKind::Data, at, owner: Some((file, block)) };
+    assert_eq!(damage(&scrub(&volume, Key::MIN)), [expected]);
+    let errors = volume.remembered().errors;
+    assert_eq!([ErrorKind::Misplaced, ErrorKind::Data].map(|kind| errors.count(kind)), [1, 1]);
+}

@@ -25,7 +25,7 @@ impl WriteSpeed {
             return false;
         }
         let limit = self.first_micros.saturating_mul(SLOW_FACTOR).max(SLOW_MICROS_MIN);
-        self.slow = if micros > limit { self.slow + 1 } else { 0 };
+        self.slow = if micros > limit { self.slow.saturating_add(1) } else { 0 };
         let is_event = self.slow >= SLOW_IN_A_ROW;
         if is_event {
             // A volume may have been copied to a slower device: what is slow from now on is compared with this speed.
@@ -49,6 +49,12 @@ mod tests {
         assert_eq!(note(161_000, 1), 1);
         assert_eq!(note(161_000, 100), 0, "told once");
         assert_eq!(note(700_000, 8), 1, "slower still");
+    }
+
+    #[test]
+    fn a_forged_row_of_slow_measurements_ends() {
+        let mut speed = WriteSpeed { samples: SAMPLES, slow: u16::MAX, ..WriteSpeed::default() };
+        assert!(speed.note(u32::MAX) && speed == WriteSpeed::default());
     }
 
     #[test]

@@ -13,8 +13,8 @@ use super::staged::{StagedBlock, sort};
 use super::step_error::BuildError;
 use crate::files::{DataGuard, DirtyBlocks, InodeState, Pending};
 use crate::format::{
-    Group, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, Reservation,
-    run_key,
+    Group, History, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun,
+    Reservation, run_key,
 };
 use crate::memory::BlockRef;
 use crate::metadata::{Metadata, MetadataError, Owner, reservation_of, without};
@@ -404,28 +404,32 @@ fn plan_blocks(
     Ok(planned)
 }
 
-/// Puts blocks that follow one another in a file into the group that the policy has for them.
+/// Returns whether `b` follows `a` in the file, and both have content that is overwritten.
+fn are_neighbours(a: &PlannedBlock, b: &PlannedBlock) -> bool {
+    a.block + 1 == b.block && a.old.is_some() && b.old.is_some()
+}
+
+fn histories(neighbours: &[PlannedBlock]) -> impl Iterator<Item = Option<History>> {
+    neighbours.iter().map(|planned| planned.old.map(|old| old.history))
+}
+
+/// Puts neighbours into the group that the policy has for them.
 fn group_neighbours(metadata: &Metadata, planned: &mut [PlannedBlock]) {
     let now = metadata.usage.clock.now();
-    for neighbours in planned.chunk_by_mut(|a, b| a.block + 1 == b.block) {
-        let mut histories = neighbours.iter().map(|planned| planned.old.map(|old| old.history));
-        let count = neighbours.len();
+    for neighbours in planned.chunk_by_mut(are_neighbours) {
+        let (count, mut histories) = (neighbours.len(), histories(neighbours));
         if let Some(group) = metadata.grouping.group_of_neighbours(count, &mut histories, now) {
+            drop(histories);
             neighbours.iter_mut().for_each(|planned| planned.group = group);
         }
     }
 }
 
-/// Tells the policy of overwritten blocks that follow one another in a file. The plan takes effect.
+/// Tells the policy of the neighbours of a plan that takes effect.
 pub(super) fn note_neighbours(metadata: &mut Metadata, planned: &[PlannedBlock]) {
     let now = metadata.usage.clock.now();
-    let is_overwritten = |planned: &PlannedBlock| planned.old.is_some();
-    let follows = |a: &PlannedBlock, b: &PlannedBlock| {
-        a.block + 1 == b.block && is_overwritten(a) == is_overwritten(b)
-    };
-    for neighbours in planned.chunk_by(follows).filter(|blocks| is_overwritten(&blocks[0])) {
-        let mut histories = neighbours.iter().map(|planned| planned.old.map(|old| old.history));
-        metadata.grouping.note_neighbours(neighbours.len(), &mut histories, now);
+    for neighbours in planned.chunk_by(are_neighbours) {
+        metadata.grouping.note_neighbours(neighbours.len(), &mut histories(neighbours), now);
     }
 }
 

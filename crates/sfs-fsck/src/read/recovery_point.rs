@@ -84,8 +84,8 @@ impl RecoveryPoint {
         Ok(is_continued.then(|| Self::of_root(number, None, scan.last_sequence)))
     }
 
-    /// Adds what the lost checkpoint had counted on top of the older `record`, as far as that goes: bytes written and the wear
-    /// ledger.
+    /// Takes over the totals of the older `record`, bytes written and the wear ledger: what the lost checkpoint counted beyond
+    /// them is unknown.
     fn with_totals_of(mut self, record: &CheckpointRecord) -> Self {
         self.record.user_bytes_written = record.user_bytes_written;
         self.record.device_bytes_written = record.device_bytes_written;

@@ -119,6 +119,11 @@ impl Rewrite<'_> {
 
     /// Returns the usage table to begin with, in which a segment is Clean if nothing needs it.
     fn segments(&self) -> Vec<UsageEntry> {
+        let mut opened: BTreeMap<u32, u16> = BTreeMap::new();
+        for segment in self.opened {
+            let count = opened.entry(*segment).or_default();
+            *count = count.saturating_add(1);
+        }
         let segment = |segment| {
             // The stamp makes a segment without a usage entry the last one to be opened.
             let unknown = UsageEntry { stamp: self.record.next_sequence, ..UsageEntry::NEW };
@@ -135,8 +140,7 @@ impl Rewrite<'_> {
                 _ if self.placed.contains(&segment) => SegmentState::InPlace,
                 _ => SegmentState::Sealed,
             };
-            let opened = self.opened.iter().filter(|opened| **opened == segment).count();
-            let erases = entry.erases.saturating_add(opened as u16);
+            let erases = entry.erases.saturating_add(opened.get(&segment).copied().unwrap_or(0));
             UsageEntry { state, erases, ..entry }
         };
         (0..self.superblock.layout.segment_count).map(segment).collect()

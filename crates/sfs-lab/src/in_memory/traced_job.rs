@@ -11,7 +11,7 @@ use sfs_core::request::{
 };
 use sfs_core::{Error, Volume};
 
-use super::ram_volume::{self, START_SECS, increase};
+use crate::ram_volume::{self, START_SECS, increase};
 use crate::request_load::{LoadAction, RequestLoad};
 
 /// Content of every write. Zeros would be no different.
@@ -64,7 +64,7 @@ impl TracedJob {
     /// If the load writes nothing, if the volume cannot be made or opened, is too small for the files, or fails.
     pub fn run(&self, load: &RequestLoad) -> Result<TracedCounts> {
         ensure!(load.written_bytes() > 0, "the load writes nothing");
-        let volume = ram_volume::make(self.device_bytes, self.segment_bytes, &self.options)?;
+        let volume = ram_volume::open(self.device_bytes, self.segment_bytes, &self.options)?;
         let mut run = Run::new(volume, load);
         if self.full > 0.0 {
             run.prepare(self.full)?;

@@ -15,6 +15,9 @@ use crate::sentences;
 /// Largest number of files in the table.
 const FILES_MAX: usize = 10;
 
+/// Number of cleaning rounds in their table.
+const ROUNDS_MAX: usize = 10;
+
 /// Number of bins of the utilization histogram.
 const BINS: usize = 10;
 
@@ -353,7 +356,7 @@ pub(super) fn cleanings(cleanings: &[Cleaning]) -> String {
             millis(cleaning.millis),
         ]
     };
-    let rows: Vec<_> = cleanings.iter().take(FILES_MAX).map(row).collect();
+    let rows: Vec<_> = cleanings.iter().take(ROUNDS_MAX).map(row).collect();
     match rows.is_empty() {
         true => String::new(),
         false => table("numbers", &["Cleaned", "Segments", "Moved", "Freed", "Took"], &rows),

@@ -55,8 +55,8 @@ pub trait VolumeSource {
     /// As for [`VolumeSource::numbers`].
     fn segments(&mut self) -> Result<String, Self::Error>;
 
-    /// Returns the files that were written most, as `sfs-ctl hot` lists them; `None` if they are not known, or not yet. Returns
-    /// at once.
+    /// Returns the files that were written most, as `sfs-ctl hot` lists them; `None` if they are not known, or not yet. A
+    /// live view waits for the answer.
     fn heat(&mut self) -> Option<String>;
 }
 

@@ -1,7 +1,7 @@
-//! Written bytes by day or by month: exact for the newest entries, rounded to 5 % for the others.
+//! Written bytes by day or by month: exact for the newest entries, rounded by up to 11 % for the others.
 //!
-//! A rounded value takes one byte. What rounding adds to a value is taken from the next one that is rounded, so the sum
-//! over many entries stays right.
+//! A rounded value takes one byte. What rounding has added or left out so far decides whether the next value is rounded up or
+//! down, so the sum over many entries stays right.
 
 use crate::format::wear_bytes::{ORIGINS, WearBytes};
 
@@ -90,9 +90,10 @@ impl Series {
     fn round(&mut self, bytes: WearBytes) -> WearBytes {
         let mut values = bytes.values();
         for (value, carry) in values.iter_mut().zip(&mut self.carry) {
-            let wanted = i64::try_from(*value).unwrap_or(i64::MAX).saturating_add(*carry);
-            *value = decode(encode(wanted.max(0) as u64));
-            *carry = wanted.saturating_sub(i64::try_from(*value).unwrap_or(i64::MAX));
+            let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+            let wanted = signed(*value).saturating_add(*carry);
+            *value = if signed(*value) > wanted { round_down(*value) } else { round_up(*value) };
+            *carry = wanted.saturating_sub(signed(*value));
         }
         WearBytes::of_values(values)
     }
@@ -180,6 +181,18 @@ fn number_after(before: Option<u32>, gap: u64) -> Option<u32> {
 fn encode(value: u64) -> u8 {
     let octaves = (value as f64 / UNIT_BYTES).log2() + 1.0;
     if octaves < 0.0 { 0 } else { (octaves * STEPS + 1.0).round().min(CODE_MAX.into()) as u8 }
+}
+
+/// Returns the largest rounded value that is not above `value`.
+fn round_down(value: u64) -> u64 {
+    let nearest = decode(encode(value));
+    if nearest <= value { nearest } else { decode(encode(value) - 1) }
+}
+
+/// Returns the least rounded value that is not below `value`, or the largest one.
+fn round_up(value: u64) -> u64 {
+    let nearest = decode(encode(value));
+    if nearest >= value { nearest } else { decode((encode(value) + 1).min(CODE_MAX)) }
 }
 
 /// Returns the value of a code in bytes.

@@ -10,14 +10,16 @@ use sfs_device::{BLOCK_SIZE, Geometry, RamDevice};
 use sfs_mkfs::{Identity, VolumePlan, make_on};
 
 /// Virtual time at which every run begins, in seconds since 1970.
-pub(super) const START_SECS: i64 = 1_700_000_000;
+pub(crate) const START_SECS: i64 = 1_700_000_000;
 
-/// Makes a volume of `device_bytes`, and opens it. Without `segment_bytes` the size of a segment is that of `sfs-mkfs`.
-pub(super) fn make(
+/// The same time.
+pub(crate) const START: Timestamp = Timestamp { secs: START_SECS, nanos: 0 };
+
+/// Makes an empty volume on a device of `device_bytes`. Without `segment_bytes` the size of a segment is that of `sfs-mkfs`.
+pub(crate) fn make(
     device_bytes: u64,
     segment_bytes: Option<u64>,
-    options: &VolumeOptions,
-) -> Result<Volume> {
+) -> Result<(Arc<RamDevice>, VolumePlan)> {
     let geometry = Geometry {
         block_count: device_bytes / BLOCK_SIZE as u64,
         logical_block_size: BLOCK_SIZE as u32,
@@ -25,23 +27,32 @@ pub(super) fn make(
         discard_granularity: BLOCK_SIZE as u64,
         ..Geometry::default()
     };
-    let now = Timestamp { secs: START_SECS, nanos: 0 };
     let identity = Identity {
         uuid: *b"a volume in RAM.",
         label: Label::NONE,
         hash_key: [1, 2],
-        now,
+        now: START,
         data_layout: DataLayout::Log,
         owner: (0, 0),
     };
     let plan = VolumePlan::new(&geometry, segment_bytes, &identity)?;
     let device = Arc::new(RamDevice::with_geometry(geometry));
     make_on(device.clone(), &plan, false)?;
-    Ok(Volume::open(device, options.clone(), now)?)
+    Ok((device, plan))
+}
+
+/// Makes a volume as [`make`] does, and opens it.
+pub(crate) fn open(
+    device_bytes: u64,
+    segment_bytes: Option<u64>,
+    options: &VolumeOptions,
+) -> Result<Volume> {
+    let (device, _) = make(device_bytes, segment_bytes)?;
+    Ok(Volume::open(device, options.clone(), START)?)
 }
 
 /// Returns the increase of the counters of a volume.
-pub(super) fn increase(after: Counters, before: Counters) -> Counters {
+pub(crate) fn increase(after: Counters, before: Counters) -> Counters {
     Counters {
         user_bytes_written: after.user_bytes_written - before.user_bytes_written,
         device_bytes_written: after.device_bytes_written - before.device_bytes_written,
