@@ -376,7 +376,8 @@ fn mounted_scrubs_are_stopped_resumed_and_outlived_by_their_position() {
     let client = client.stderr(std::process::Stdio::piped()).spawn().expect("sfs-ctl runs");
     let first_file = fs::metadata(mount.dir.join("0")).expect("a file").ino();
     wait_until("a position behind the first file is kept", || {
-        let kept = fs::read(&state).ok().and_then(|kept| serde_json::from_slice::<Value>(&kept).ok());
+        let kept =
+            fs::read(&state).ok().and_then(|kept| serde_json::from_slice::<Value>(&kept).ok());
         let position = kept.and_then(|kept| Some(kept["position"].as_str()?.to_owned()));
         let ino = position.and_then(|position| position.split('-').next()?.parse::<u64>().ok());
         ino.is_some_and(|ino| ino > first_file)
