@@ -112,6 +112,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         });
     }
     tally.step("mutation check", || crash::mutants(workspace));
+    tally.step("orders of requests to an object store", || crash::object_orders(workspace, long));
     if long {
         hostile(workspace, tally);
         browser(workspace, tally);
