@@ -26,6 +26,7 @@ pub(crate) fn decide_all(
         .map(|(name, frame)| Object { name: *name, bytes: frame.encode(*name) })
         .collect::<Vec<_>>();
     let replies = store.put_all(&objects)?;
+    assert_eq!(replies.len(), objects.len(), "a store answers each PUT");
     objects.iter().zip(replies).map(|(object, reply)| settle(store, object, reply)).collect()
 }
 
@@ -39,11 +40,15 @@ pub(crate) fn decide(
 }
 
 /// Finds out what the name of `object` holds, after a first PUT with this reply.
-fn settle(
+///
+/// A name that is taken and cannot be read was deleted. One PUT more makes sure of it: a store may say "taken" of a name for which
+/// another PUT was under way, and failed.
+pub(crate) fn settle(
     store: &impl ObjectStore,
     object: &Object,
     mut reply: PutReply,
 ) -> Result<Decision, ObjectError> {
+    let mut was_taken = false;
     loop {
         match reply {
             PutReply::Stored => return Ok(Decision::Ours),
@@ -54,8 +59,8 @@ fn settle(
         match store.get(object.name)? {
             Some(bytes) if bytes == object.bytes => return Ok(Decision::Ours),
             Some(bytes) => return Frame::decode(object.name, &bytes).map(Decision::Theirs),
-            None if reply == PutReply::Taken => return Ok(Decision::Deleted),
-            None => {}
+            None if was_taken && reply == PutReply::Taken => return Ok(Decision::Deleted),
+            None => was_taken |= reply == PutReply::Taken,
         }
         reply = store.put_all(std::slice::from_ref(object))?.remove(0);
     }

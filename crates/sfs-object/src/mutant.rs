@@ -21,8 +21,12 @@ pub enum Mutant {
     SealUnchecked,
     /// A reader does not look whether its manifest is still the newest.
     ReaderUnchecked,
-    /// Objects are deleted before the manifest that does not need them is confirmed.
-    DeletedEarly,
+    /// The newest manifest is taken without a last look at numbers of higher ranks.
+    NewestUnchecked,
+    /// A sealer goes on behind the seal of another.
+    SealPassed,
+    /// Every manifest but the newest is deleted.
+    RanksIgnored,
     /// A claim that is taken counts as ours.
     ClaimShared,
     /// Epochs without a manifest are not sealed.
@@ -32,7 +36,7 @@ pub enum Mutant {
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::UnknownIsStored,
         Self::TakenIsOurs,
         Self::AcknowledgedOutOfOrder,
@@ -41,7 +45,9 @@ impl Mutant {
         Self::LogUnsealed,
         Self::SealUnchecked,
         Self::ReaderUnchecked,
-        Self::DeletedEarly,
+        Self::NewestUnchecked,
+        Self::SealPassed,
+        Self::RanksIgnored,
         Self::ClaimShared,
         Self::UnfinishedUnsealed,
     ];

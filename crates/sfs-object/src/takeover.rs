@@ -1,13 +1,13 @@
 //! Taking a volume over: claiming an epoch, sealing those before it, and the state that they leave.
 
-use crate::decide::{Decision, decide, decide_all};
+use crate::decide::{Decision, decide, settle};
 use crate::error::ObjectError;
 use crate::frame::{Content, Frame, Manifest, Nonce};
 use crate::gallop;
 use crate::manifests::{Manifests, Numbered};
 use crate::mutant::{Mutant, mutated};
 use crate::name::{Epoch, ObjectName};
-use crate::store::ObjectStore;
+use crate::store::{Object, ObjectStore, PutReply};
 use crate::thinning::Thinning;
 
 /// State of a volume, as the newest manifest and the log objects behind it say.
@@ -34,7 +34,9 @@ pub(crate) fn claim(store: &impl ObjectStore, nonce: Nonce) -> Result<Epoch, Obj
         match decide(store, ObjectName::Claim(epoch), frame)? {
             Decision::Ours => return Ok(epoch),
             _ if mutated(Mutant::ClaimShared) => return Ok(epoch),
-            Decision::Theirs(_) | Decision::Deleted => epoch.0 += 1,
+            Decision::Theirs(_) => epoch.0 += 1,
+            // Skipping the number would leave a gap, and hide all epochs behind it.
+            Decision::Deleted => return Err(ObjectError::Missing(ObjectName::Claim(epoch))),
         }
     }
 }
@@ -117,30 +119,50 @@ impl<S: ObjectStore> Sealer<'_, S> {
 
     /// Puts seals from `begin` on until one holds, or one of others is found, and all numbers below are decided. Returns `None` if a
     /// number on the way was deleted.
+    ///
+    /// Objects that are in the way are read at the end, so that a quick writer is overtaken.
     fn seal(
         &self,
-        mut begin: u64,
+        begin: u64,
         name: impl Fn(u64) -> ObjectName,
     ) -> Result<Option<Sealed>, ObjectError> {
         let frame = Frame { nonce: self.nonce, content: Content::Seal(self.epoch) };
-        let mut below = Vec::new();
-        let mut width = 1;
-        loop {
-            let frames = (begin..begin + width).map(|number| (name(number), frame.clone()));
-            let decisions = decide_all(self.store, &frames.collect::<Vec<_>>())?;
-            for (number, decision) in (begin..).zip(decisions) {
-                match decision {
-                    Decision::Ours => return Ok(Some(Sealed { number, below })),
-                    Decision::Theirs(Frame { content: Content::Seal(_), .. }) => {
-                        return Ok(Some(Sealed { number, below }));
-                    }
-                    Decision::Theirs(frame) => below.push(frame.content),
+        let (mut next, mut width) = (begin, 1);
+        let end = 'found: loop {
+            let seals = (next..next + width).map(name_seal(&frame, &name)).collect::<Vec<_>>();
+            let replies = self.store.put_all(&seals)?;
+            assert_eq!(replies.len(), seals.len(), "a store answers each PUT");
+            for (number, (seal, reply)) in (next..).zip(seals.iter().zip(replies)) {
+                if reply == PutReply::Taken && !mutated(Mutant::TakenIsOurs) {
+                    continue;
+                }
+                match settle(self.store, seal, reply)? {
+                    Decision::Ours => break 'found number,
+                    Decision::Theirs(_) => {}
                     Decision::Deleted => return Ok(None),
                 }
             }
-            begin += width;
+            next += width;
             width *= 2;
+        };
+        let names = (begin..end).map(name).collect::<Vec<_>>();
+        let mut below = Vec::new();
+        for (name, bytes) in names.iter().zip(self.store.get_all(&names)?) {
+            let Some(bytes) = bytes else { return Ok(None) };
+            match Frame::decode(*name, &bytes)?.content {
+                Content::Seal(_) if !mutated(Mutant::SealPassed) => break,
+                content => below.push(content),
+            }
         }
+        Ok(Some(Sealed { number: begin + below.len() as u64, below }))
+    }
+}
+
+/// Returns a function that makes the seal of a number.
+fn name_seal(frame: &Frame, name: &impl Fn(u64) -> ObjectName) -> impl Fn(u64) -> Object {
+    move |number| {
+        let name = name(number);
+        Object { name, bytes: frame.encode(name) }
     }
 }
 

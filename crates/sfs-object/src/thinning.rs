@@ -1,5 +1,7 @@
 //! Which manifests may be deleted, so that the newest is found without a list.
 
+use crate::mutant::{Mutant, mutated};
+
 /// The distances of manifests that are kept longer.
 ///
 /// A multiple of `base` has rank 1, a multiple of the square of `base` rank 2, other numbers rank 0. A manifest may be deleted when a
@@ -41,6 +43,9 @@ impl Thinning {
     /// Returns the manifests that the confirmed manifest `newest` allows to be deleted, and its predecessors did not.
     pub fn deletable_after(self, newest: u64) -> Vec<u64> {
         let (middle, large) = (self.middle(), self.large());
+        if mutated(Mutant::RanksIgnored) {
+            return (newest.saturating_sub(1)..newest).filter(|number| *number > 0).collect();
+        }
         let begin = |distance: u64| newest.saturating_sub(distance) + 1;
         if newest.is_multiple_of(large) {
             let of_rank_1 = (begin(large)..newest).filter(|number| number.is_multiple_of(middle));

@@ -4,14 +4,15 @@
 //! `cargo test --release -p sfs-object --test interleavings -- --ignored --nocapture` explores the large scopes.
 
 mod explorer;
-use explorer::scopes::{LONG, SMALL, Scope, run};
+use explorer::scopes::{LONG, SMALL, Scope, check, hasty_writer, run};
+use explorer::{Faults, Program, explore};
 
 fn explore_all(scopes: &[Scope]) {
     for scope in scopes {
         match run(scope) {
             Ok(explored) => {
                 println!("{}: {} states, {} ends", scope.name, explored.states, explored.ends);
-                assert!(explored.ends > 50, "{}: {explored:?}", scope.name);
+                assert!(explored.ends > 0 && explored.states > 50, "{}: {explored:?}", scope.name);
             }
             Err(wrong) => panic!("{}: {}\n{}", scope.name, wrong.reason, wrong.events.join("\n")),
         }
@@ -27,6 +28,14 @@ fn nothing_is_lost_or_mixed_in_any_order() {
 #[ignore = "takes minutes"]
 fn nothing_is_lost_or_mixed_in_large_scopes() {
     explore_all(LONG);
+}
+
+/// Who deletes objects before the new manifest is confirmed loses them, and the checks notice it.
+#[test]
+fn deleting_early_is_found() {
+    let faults = Faults { lost_replies: 0, late_puts: 0, crashes: 0 };
+    let wrong = explore(&[hasty_writer as Program], faults, &check).expect_err("the data is gone");
+    assert_eq!(wrong.reason, "acknowledged [11], left []");
 }
 
 #[cfg(feature = "mutants")]

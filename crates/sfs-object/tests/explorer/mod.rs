@@ -14,6 +14,9 @@ use std::rc::Rc;
 
 use sfs_object::{Object, ObjectError, ObjectName, ObjectStore, PutReply, Stopped};
 
+/// Number of requests after which a program is said to loop.
+const REPLIES_MAX: usize = 400;
+
 /// What a program has seen and promised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
@@ -21,7 +24,7 @@ pub(crate) struct Notes {
     pub(crate) acknowledged: Vec<u8>,
     /// Entries of the state that a writer has published first.
     pub(crate) begun_with: Option<Vec<u8>>,
-    /// Entries that a reader has read.
+    /// Entries that a reader has read; none if it was told that there is no volume.
     pub(crate) read: Option<Vec<u8>>,
 }
 
@@ -137,6 +140,7 @@ struct Actor {
     /// Entries that were acknowledged before the program began.
     acknowledged_before: Option<Vec<u8>>,
     error: Option<ObjectError>,
+    has_crashed: bool,
 }
 
 impl Actor {
@@ -149,6 +153,7 @@ impl Actor {
             notes: Rc::default(),
             acknowledged_before: None,
             error: None,
+            has_crashed: false,
         };
         actor.go_on();
         actor
@@ -156,6 +161,7 @@ impl Actor {
 
     /// Runs the program up to its next request.
     fn go_on(&mut self) {
+        assert!(self.replies.len() < REPLIES_MAX, "a program makes requests for ever");
         let script =
             Script { replies: self.replies.clone(), next: Cell::new(0), asked: RefCell::default() };
         let mut notes = Notes::default();
@@ -276,6 +282,7 @@ impl World {
             Event::Crash(actor) => {
                 self.faults.crashes -= 1;
                 let state = &mut self.actors[actor];
+                state.has_crashed = true;
                 if let Some(Request::Put(objects)) = state.request.take() {
                     let open =
                         objects.into_iter().zip(&state.put).filter(|(_, reply)| reply.is_none());
@@ -300,6 +307,16 @@ impl World {
         }
     }
 
+    fn left(&self, is_end: bool) -> End<'_> {
+        let programs = self.actors.iter().map(|actor| Ended {
+            notes: &actor.notes,
+            acknowledged_before: actor.acknowledged_before.as_deref().unwrap_or_default(),
+            error: actor.error,
+            has_crashed: actor.has_crashed,
+        });
+        End { objects: &self.objects, programs: programs.collect(), is_end }
+    }
+
     fn acknowledged(&self) -> Vec<u8> {
         let mut entries = self
             .actors
@@ -317,7 +334,8 @@ impl World {
             (&actor.replies, &actor.request, &actor.put, &actor.acknowledged_before)
                 .hash(&mut hasher);
         }
-        let mut late = self.late.iter().map(|object| object.name).collect::<Vec<_>>();
+        let mut late =
+            self.late.iter().map(|object| (object.name, &object.bytes)).collect::<Vec<_>>();
         late.sort_unstable();
         (late, self.faults).hash(&mut hasher);
         hasher.finish()
@@ -342,15 +360,25 @@ pub(crate) struct Wrong {
     pub(crate) events: Vec<String>,
 }
 
-/// What is left after a run.
+/// What is left in a state.
 pub(crate) struct End<'a> {
     /// The objects of the store.
     pub(crate) objects: &'a Objects,
-    /// The notes of each program, what was acknowledged before it began, and its error.
-    pub(crate) programs: Vec<(&'a Notes, &'a [u8], Option<ObjectError>)>,
+    pub(crate) programs: Vec<Ended<'a>>,
+    /// Whether all programs have ended.
+    pub(crate) is_end: bool,
 }
 
-/// Runs the programs in every order, and calls `check` in each state in which all of them have ended.
+/// What a program has left so far.
+pub(crate) struct Ended<'a> {
+    pub(crate) notes: &'a Notes,
+    /// What was acknowledged before it began.
+    pub(crate) acknowledged_before: &'a [u8],
+    pub(crate) error: Option<ObjectError>,
+    pub(crate) has_crashed: bool,
+}
+
+/// Runs the programs in every order, and calls `check` in each state.
 pub(crate) fn explore(
     programs: &[Program],
     faults: Faults,
@@ -376,19 +404,17 @@ pub(crate) fn explore(
         }
         explored.states += 1;
         let text = describe(world, event);
-        if next.actors.iter().all(|actor| actor.request.is_none()) {
-            explored.ends += 1;
-            let programs = next.actors.iter().map(|actor| {
-                let before = actor.acknowledged_before.as_deref().unwrap_or_default();
-                (&*actor.notes, before, actor.error)
-            });
-            let end = End { objects: &next.objects, programs: programs.collect() };
-            if let Err(reason) = check(&end) {
-                let events = path.iter().map(|(_, _, text)| text.clone()).chain([text]).skip(1);
-                return Err(Wrong { reason, events: events.collect() });
-            }
-        }
+        let is_end = next.actors.iter().all(|actor| actor.request.is_none());
+        explored.ends += u64::from(is_end);
         let events = next.events();
+        let result = match is_end || !events.is_empty() {
+            true => check(&next.left(is_end)),
+            false => Err("nothing goes on".to_owned()),
+        };
+        if let Err(reason) = result {
+            let events = path.iter().map(|(_, _, text)| text.clone()).chain([text]).skip(1);
+            return Err(Wrong { reason, events: events.collect() });
+        }
         path.push((next, events, text));
     }
     Ok(explored)

@@ -7,7 +7,7 @@ use sfs_object::{
     read_newest,
 };
 
-use super::{End, Explored, Faults, Notes, PlainStore, Program, Script, Wrong, explore};
+use super::{End, Ended, Explored, Faults, Notes, PlainStore, Program, Script, Wrong, explore};
 
 const THINNING: Thinning = Thinning::by(2);
 
@@ -25,6 +25,7 @@ const CRASH: Faults = Faults { crashes: 1, ..NONE };
 
 /// Scopes that take some seconds together.
 pub(crate) const SMALL: &[Scope] = &[
+    Scope { name: "one writer", programs: &[first_writer], faults: LOST },
     Scope { name: "two writers", programs: &[first_writer, second_writer], faults: NONE },
     Scope { name: "a lost reply", programs: &[short_writer, second_writer], faults: LOST },
     Scope { name: "a late PUT", programs: &[short_writer, second_writer], faults: LATE },
@@ -35,25 +36,23 @@ pub(crate) const SMALL: &[Scope] = &[
 
 /// Scopes that take minutes.
 pub(crate) const LONG: &[Scope] = &[
+    Scope { name: "three writers", programs: &[one_entry, joiner, third_writer], faults: NONE },
+    Scope { name: "a reader of many manifests", programs: &[publisher, reader], faults: NONE },
+    Scope { name: "a reader of two writers", programs: &[one_entry, joiner, reader], faults: NONE },
     Scope {
-        name: "two writers and a reader",
-        programs: &[first_writer, second_writer, reader],
-        faults: NONE,
-    },
-    Scope {
-        name: "three writers",
-        programs: &[short_writer, second_writer, third_writer],
-        faults: NONE,
+        name: "three writers, a lost reply",
+        programs: &[one_entry, joiner, third_writer],
+        faults: LOST,
     },
     Scope {
         name: "two writers, everything goes wrong",
-        programs: &[first_writer, second_writer],
+        programs: &[one_entry, joiner],
         faults: Faults { lost_replies: 1, late_puts: 1, crashes: 1 },
     },
     Scope {
-        name: "a reader of many manifests",
-        programs: &[publisher, second_writer, reader],
-        faults: NONE,
+        name: "two writers that join, a late PUT",
+        programs: &[first_writer, second_writer],
+        faults: LATE,
     },
 ];
 
@@ -115,8 +114,32 @@ fn join<S: ObjectStore>(
 ) -> Result<ObjectName, ObjectError> {
     let joined = entries(store, names)?;
     let data = writer.put_data(&joined)?;
-    writer.publish_and_delete(writer.next_log(), encode(&[data]), names)?;
+    let manifests = writer.publish(writer.next_log(), encode(&[data]))?;
+    names
+        .iter()
+        .chain(&manifests)
+        .try_for_each(|name| Ok::<_, ObjectError>(store.delete(*name)?))?;
     Ok(data)
+}
+
+/// Deletes objects before the manifest that does not need them is confirmed, which is wrong.
+pub(crate) fn hasty_writer(store: &Script, notes: &mut Notes) -> Result<(), ObjectError> {
+    let (mut writer, mut state) = begin(store, notes, 1)?;
+    state.extend(append(&mut writer, notes, &[11])?);
+    let data = writer.put_data(&entries(store, &state)?)?;
+    state.iter().try_for_each(|name| Ok::<_, ObjectError>(store.delete(*name)?))?;
+    writer.publish(writer.next_log(), encode(&[data])).map(|_| ())
+}
+
+fn one_entry(store: &Script, notes: &mut Notes) -> Result<(), ObjectError> {
+    let (mut writer, _) = begin(store, notes, 1)?;
+    append(&mut writer, notes, &[11]).map(|_| ())
+}
+
+/// Joins what it has found, and appends nothing.
+fn joiner(store: &Script, notes: &mut Notes) -> Result<(), ObjectError> {
+    let (mut writer, state) = begin(store, notes, 2)?;
+    join(store, &mut writer, &state).map(|_| ())
 }
 
 /// Two overlapping PUTs, joined, and one more.
@@ -151,8 +174,8 @@ fn publisher(store: &Script, notes: &mut Notes) -> Result<(), ObjectError> {
     let (mut writer, mut state) = begin(store, notes, 1)?;
     for entry in [11, 12, 13, 14] {
         state.extend(append(&mut writer, notes, &[entry])?);
-        let manifests_before = state.clone();
-        writer.publish_and_delete(writer.next_log(), encode(&manifests_before), &[])?;
+        let manifests = writer.publish(writer.next_log(), encode(&state))?;
+        manifests.iter().try_for_each(|name| store.delete(*name))?;
     }
     Ok(())
 }
@@ -162,7 +185,10 @@ fn reader(store: &Script, notes: &mut Notes) -> Result<(), ObjectError> {
     let mut before = None;
     loop {
         let recovered = match read_newest(store, THINNING) {
-            Err(ObjectError::NoVolume) => return Ok(()),
+            Err(ObjectError::NoVolume) => {
+                notes.read = Some(Vec::new());
+                return Ok(());
+            }
             recovered => recovered?,
         };
         match entries(store, &names(&recovered)) {
@@ -178,39 +204,52 @@ fn reader(store: &Script, notes: &mut Notes) -> Result<(), ObjectError> {
     }
 }
 
-/// What has to hold at the end of a run.
-fn check(end: &End<'_>) -> Result<(), String> {
+/// What has to hold in each state, if all programs crashed there.
+pub(crate) fn check(end: &End<'_>) -> Result<(), String> {
     let store = PlainStore(RefCell::new(end.objects.clone()));
     let last = match Writer::take_over(&store, Nonce([9; 16]), THINNING) {
         Ok((_, recovered)) => recovered.as_ref().map(names).unwrap_or_default(),
         Err(error) => return Err(format!("the last takeover: {error}")),
     };
     let last = entries(&store, &last).map_err(|error| format!("the last state: {error}"))?;
-    let writers = end.programs.iter().filter(|(notes, ..)| notes.begun_with.is_some()).count();
-    for (notes, before, error) in &end.programs {
-        let Notes { acknowledged, begun_with, read } = notes;
-        if !is_subsequence(acknowledged, &last) {
-            return Err(format!("acknowledged {acknowledged:?}, left {last:?}"));
-        }
-        if begun_with.as_ref().is_some_and(|begun_with| !last.starts_with(begun_with)) {
-            return Err(format!("served {begun_with:?}, left {last:?}"));
-        }
-        if let Some(read) = read {
-            if !last.starts_with(read) {
-                return Err(format!("read {read:?}, left {last:?}"));
-            }
-            if !before.iter().all(|entry| read.contains(entry)) {
-                return Err(format!("acknowledged {before:?}, and then read {read:?}"));
-            }
-        }
-        match error {
-            None | Some(ObjectError::TakenOver { .. } | ObjectError::Superseded(_)) => {}
+    let writers = end.programs.iter().filter(|program| program.notes.begun_with.is_some()).count();
+    for program in &end.programs {
+        check_notes(program, &last)?;
+        match program.error {
+            None => {}
+            Some(ObjectError::TakenOver { .. } | ObjectError::Superseded(_))
+                if end.programs.len() > 1 => {}
             // Another writer has the volume, and has deleted what this one reads.
-            Some(ObjectError::Missing(_)) if read.is_none() && writers > 1 => {}
+            Some(ObjectError::Missing(_)) if program.notes.read.is_none() && writers > 1 => {}
             Some(error) => return Err(format!("a program ends with: {error}")),
         }
     }
+    let is_alone =
+        |program: &Ended<'_>| program.error.is_none() && program.notes.begun_with.is_some();
+    if end.is_end && !end.programs.iter().any(|program| program.has_crashed || is_alone(program)) {
+        return Err("every writer was refused".to_owned());
+    }
     check_order(&last)
+}
+
+/// Compares what a program has promised or seen with what is left.
+fn check_notes(program: &Ended<'_>, last: &[u8]) -> Result<(), String> {
+    let Ended { notes: Notes { acknowledged, begun_with, read }, acknowledged_before, .. } =
+        program;
+    if !is_subsequence(acknowledged, last) {
+        return Err(format!("acknowledged {acknowledged:?}, left {last:?}"));
+    }
+    if begun_with.as_ref().is_some_and(|begun_with| !last.starts_with(begun_with)) {
+        return Err(format!("served {begun_with:?}, left {last:?}"));
+    }
+    let Some(read) = read else { return Ok(()) };
+    if !last.starts_with(read) {
+        return Err(format!("read {read:?}, left {last:?}"));
+    }
+    match acknowledged_before.iter().all(|entry| read.contains(entry)) {
+        true => Ok(()),
+        false => Err(format!("acknowledged {acknowledged_before:?}, and then read {read:?}")),
+    }
 }
 
 /// Entries of one writer follow each other in their order, without a gap.
