@@ -173,13 +173,16 @@ fn offset(factor: f64) -> f64 {
     HALF_WIDTH * (factor.ln() / FACTOR_MAX.ln()).clamp(-1.0, 1.0)
 }
 
-/// Formats a factor: `12x`, `1.3x`, `1/24`.
+/// Formats a factor: `12×`, `1.3×`, `1/24`.
 fn times(factor: f64) -> String {
-    match factor {
-        9.95.. => format!("{factor:.0}×"),
-        0.7.. => format!("{factor:.1}×"),
-        _ if factor > 0.1 => format!("1/{:.1}", 1.0 / factor),
-        _ => format!("1/{:.0}", 1.0 / factor),
+    let short = |number: f64| match number {
+        9.95.. => format!("{number:.0}"),
+        _ => format!("{number:.1}").trim_end_matches(".0").to_owned(),
+    };
+    if factor >= 0.7 {
+        format!("{}×", short(factor))
+    } else {
+        format!("1/{}", short(1.0 / factor))
     }
 }
 
@@ -210,6 +213,6 @@ SD card,used-90,camera,,ext4,0,flash pages a unit,100
     #[test]
     fn equal_filesystems_have_no_bar_and_large_factors_end_at_the_edge() {
         assert_eq!((offset(1.0), offset(1e9), offset(1e-9)), (0.0, HALF_WIDTH, -HALF_WIDTH));
-        assert_eq!([1.0, 0.5, 0.05, 25.2].map(times), ["1.0×", "1/2.0", "1/20", "25×"]);
+        assert_eq!([1.0, 0.5, 0.05, 25.2].map(times), ["1×", "1/2", "1/20", "25×"]);
     }
 }
