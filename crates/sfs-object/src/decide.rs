@@ -6,7 +6,7 @@ use crate::mutant::{Mutant, mutated};
 use crate::name::ObjectName;
 use crate::store::{Object, ObjectStore, PutReply};
 
-/// What a name holds for ever.
+/// Final content of a name.
 pub(crate) enum Decision {
     /// The bytes that were to be stored.
     Ours,

@@ -40,7 +40,7 @@ pub enum Content {
 /// A decoded object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// Who has written the object.
+    /// Nonce of the writer of the object.
     pub(crate) nonce: Nonce,
     pub(crate) content: Content,
 }

@@ -49,7 +49,7 @@ pub(crate) struct Sealer<'a, S> {
     pub(crate) thinning: Thinning,
 }
 
-/// What a seal has ended.
+/// Objects before a seal.
 struct Sealed {
     /// Number of the lowest seal.
     number: u64,

@@ -30,7 +30,7 @@ fn nothing_is_lost_or_mixed_in_large_scopes() {
     explore_all(LONG);
 }
 
-/// Who deletes objects before the new manifest is confirmed loses them, and the checks notice it.
+/// A program that deletes objects before the new manifest is confirmed loses them, and the checks notice it.
 #[test]
 fn deleting_early_is_found() {
     let faults = Faults { lost_replies: 0, late_puts: 0, crashes: 0 };

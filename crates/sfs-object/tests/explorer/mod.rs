@@ -17,7 +17,7 @@ use sfs_object::{Object, ObjectError, ObjectName, ObjectStore, PutReply, Stopped
 /// Number of requests after which a program is said to loop.
 const REPLIES_MAX: usize = 400;
 
-/// What a program has seen and promised.
+/// Results and promises of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     /// Entries that were acknowledged to the users of this writer.
@@ -354,13 +354,13 @@ pub(crate) struct Explored {
 /// A run in which something is wrong.
 #[derive(Debug)]
 pub(crate) struct Wrong {
-    /// What is wrong.
+    /// Description of the fault.
     pub(crate) reason: String,
-    /// What has happened, in order.
+    /// Events up to the fault, in order.
     pub(crate) events: Vec<String>,
 }
 
-/// What is left in a state.
+/// Objects and results in a state.
 pub(crate) struct End<'a> {
     /// The objects of the store.
     pub(crate) objects: &'a Objects,
@@ -369,10 +369,10 @@ pub(crate) struct End<'a> {
     pub(crate) is_end: bool,
 }
 
-/// What a program has left so far.
+/// Results of a program so far.
 pub(crate) struct Ended<'a> {
     pub(crate) notes: &'a Notes,
-    /// What was acknowledged before it began.
+    /// Entries that were acknowledged before it began.
     pub(crate) acknowledged_before: &'a [u8],
     pub(crate) error: Option<ObjectError>,
     pub(crate) has_crashed: bool,

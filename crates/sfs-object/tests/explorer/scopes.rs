@@ -204,7 +204,7 @@ fn reader(store: &Script, notes: &mut Notes) -> Result<(), ObjectError> {
     }
 }
 
-/// What has to hold in each state, if all programs crashed there.
+/// Checks a state, as if all programs crashed there.
 pub(crate) fn check(end: &End<'_>) -> Result<(), String> {
     let store = PlainStore(RefCell::new(end.objects.clone()));
     let last = match Writer::take_over(&store, Nonce([9; 16]), THINNING) {
