@@ -74,15 +74,7 @@ pub struct FaultRule {
 impl FaultRule {
     /// Returns a rule that selects every request of these operations. The seed is 1.
     pub fn new(kind: FaultKind, operations: Operations) -> FaultRule {
-        FaultRule {
-            kind,
-            operations,
-            range: None,
-            left: None,
-            probability: 1.0,
-            seed: 1,
-            hits: 0,
-        }
+        FaultRule { kind, operations, range: None, left: None, probability: 1.0, seed: 1, hits: 0 }
     }
 
     /// Returns whether the fault exists for all operations of the rule: a read cannot be lost, and only reads
@@ -158,7 +150,8 @@ impl RequestFaults {
         for (range, seed) in &self.wrong {
             for (address, block) in (address..).zip(blocks.iter_mut()) {
                 if range.contains(&address) {
-                    let bit = mixed(seed ^ address.wrapping_mul(GOLDEN)) as usize % (BLOCK_SIZE * 8);
+                    let bit =
+                        mixed(seed ^ address.wrapping_mul(GOLDEN)) as usize % (BLOCK_SIZE * 8);
                     block.0[bit / 8] ^= 1 << (bit % 8);
                 }
             }

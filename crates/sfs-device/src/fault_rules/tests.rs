@@ -13,11 +13,8 @@ fn rules(rule: FaultRule) -> FaultRules {
 
 #[test]
 fn a_rule_selects_by_operation_range_and_count() {
-    let rule = FaultRule {
-        range: Some(10..20),
-        left: Some(2),
-        ..FaultRule::new(FaultKind::Error, READS)
-    };
+    let rule =
+        FaultRule { range: Some(10..20), left: Some(2), ..FaultRule::new(FaultKind::Error, READS) };
     let mut rules = rules(rule);
     let fails: Vec<bool> = [
         (Operation::Write, 12, 1),
@@ -53,8 +50,7 @@ fn chance_has_its_probability_and_follows_the_seed() {
 
 #[test]
 fn only_blocks_in_the_range_are_lost_or_wrong() {
-    let lost =
-        FaultRule { range: Some(3..5), ..FaultRule::new(FaultKind::Lost, Operations::ALL) };
+    let lost = FaultRule { range: Some(3..5), ..FaultRule::new(FaultKind::Lost, Operations::ALL) };
     assert!(!lost.is_possible(), "reads cannot be lost");
     let lost = FaultRule { operations: WRITES, ..lost };
     assert!(lost.is_possible());
