@@ -2,7 +2,7 @@
 //!
 //! A read is served from the read-ahead buffer as far as it goes, and otherwise by a seek, a turn and a
 //! transfer. A write ends when the write cache has taken it; without a write cache, when it is on the platters.
-//! What the write cache holds is written in the time between requests, nearest first. After a read of the
+//! Data in the write cache is written to the platters in the time between requests, nearest first. After a read of the
 //! platters the drive goes on reading into its buffer until the next mechanical operation, which is not delayed by
 //! it.
 
@@ -298,6 +298,7 @@ impl HardDrive {
         let begin_ns = self.free_ns.max(at_ns);
         let nearest = self
             .near_extents()
+            .into_iter()
             .min_by_key(|extent| {
                 let ready_ns = extent.arrived_ns.max(begin_ns);
                 ready_ns + self.reach(extent.first, RequestKind::Write, ready_ns).0
@@ -312,13 +313,13 @@ impl HardDrive {
     }
 
     /// Returns the extents on both sides of the arm.
-    fn near_extents(&self) -> impl Iterator<Item = Extent> {
+    fn near_extents(&self) -> Vec<Extent> {
         let extents: Vec<Extent> = self.cache.extents().collect();
         let arm = extents
             .partition_point(|extent| self.geometry().place(extent.first).cylinder < self.cylinder);
         let from = arm.saturating_sub(NEAR_EXTENTS / 2);
         let to = (arm + NEAR_EXTENTS / 2).min(extents.len());
-        extents[from..to].to_vec().into_iter()
+        extents[from..to].to_vec()
     }
 
     /// Returns the time of the seek and of the turn until a sector is under a head, and the time of the

@@ -6,7 +6,7 @@ use crate::geometry::{DriveGeometry, Zone};
 use crate::seek::SeekCurve;
 use crate::{SECTOR_SIZE, SECTORS_PER_BLOCK};
 
-/// What the manufacturer states of a drive, to be compared with the model.
+/// Figures that the manufacturer states of a drive, to be compared with the model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DataSheet {
     /// Mean time of a read seek, in milliseconds.

@@ -1,7 +1,7 @@
 //! A model of a disk as a disk of this machine: a FUSE directory with a file for its bytes and a file to control it.
 //!
 //! [`ExportedDisk`] is the disk and the record of its requests, [`serve`] mounts the directory, [`ControlCommand`] is
-//! what a user may write to the control file. One thread takes the requests in the order in which the kernel sends
+//! a line that a user may write to the control file. One thread takes the requests in the order in which the kernel sends
 //! them. Every request that succeeds is counted by the model and, if wanted, recorded. The commands `sfs-lab ssd`,
 //! `hdd` and `pair` make loop devices of the files.
 

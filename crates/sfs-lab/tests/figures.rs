@@ -27,6 +27,10 @@ fn the_figures_of_the_documents_are_drawn_from_their_data() {
     assert_eq!(svgs.count(), FIGURES.len(), "every figure is in FIGURES");
     let index = fs::read_to_string(committed.join("index.md")).expect("the page of all figures");
     for figure in &FIGURES {
-        assert!(index.contains(&format!("({}.svg)", figure.name)), "index.md lacks {}", figure.name);
+        assert!(
+            index.contains(&format!("({}.svg)", figure.name)),
+            "index.md lacks {}",
+            figure.name
+        );
     }
 }

@@ -52,7 +52,7 @@ fn a_flash_device_and_a_drive_share_a_clock() {
     let (flash, platters) = (open(&ssd), open(&hdd));
     flash.write_all_at(&[1; 8192], 4096).expect("written");
     for no in 0..20 {
-        platters.write_all_at(&[2; 4096], no * 40 << 20).expect("written");
+        platters.write_all_at(&[2; 4096], no * (40 << 20)).expect("written");
     }
     platters.sync_all().expect("flushed");
     let mut found = [0; 4096];

@@ -99,7 +99,7 @@ fn a_measurement_stays_within_its_time_budget() {
     let region = Region { block_count: 1 << 18, partition_start: 0 };
     let budget = Budget { total_ns: 1_000_000_000, ..Budget::DEFAULT };
     let measurement = measure(&mut Even, region, budget, &mut |_| ()).expect("no failure");
-    assert_eq!(measurement.unclear, Some(Unclear::TimeRanOut { size: 64 << 20 }));
+    assert_eq!(measurement.unclear, Some(Unclear::TimeRanOut { size: 8 << 20 }));
     // A request of 64 MiB takes 16 ms of the budget.
     assert!((1000..=1017).contains(&measurement.elapsed_ms), "{measurement:?}");
 }
@@ -141,7 +141,7 @@ impl Probe for Recorded {
             self.attempts += 1;
         }
         (self.next, self.last_order) = (address + count, is_random);
-        let size = count * BLOCK >> 20;
+        let size = (count * BLOCK) >> 20;
         let (_, sequential, random) = self
             .rates
             .iter()

@@ -47,7 +47,7 @@ impl ModelClock {
     pub(crate) fn set_time_mode(&self, time_mode: TimeMode, idle_ns: u64) {
         let mut clock = self.0.lock();
         match (time_mode, clock.real) {
-            (TimeMode::RealTime, Some(_)) => return,
+            (TimeMode::RealTime, Some(_)) => (),
             (TimeMode::RealTime, None) => {
                 clock.now_ns = clock.now_ns.max(idle_ns);
                 clock.real = Some((Instant::now(), clock.now_ns));

@@ -1,4 +1,4 @@
-//! What `ssd`, `hdd` and `pair` share: directories with models, loop devices on them, and their end.
+//! The common part of `ssd`, `hdd` and `pair`: directories with models, loop devices on them, and their end.
 //!
 //! On SIGTERM, SIGINT and SIGHUP the loop devices are detached, and the directories are unmounted once the devices
 //! are no longer in use. A second signal does not wait for that: the directories disappear, and whoever
@@ -45,7 +45,7 @@ pub(super) fn empty_dir(dir: &Path) -> Result<PathBuf> {
 pub(super) struct Export {
     pub(super) dir: PathBuf,
     pub(super) disk: Arc<dyn ServedDisk>,
-    /// What the model is, for the message.
+    /// Name of the model, for the message.
     pub(super) name: String,
 }
 

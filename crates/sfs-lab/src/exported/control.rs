@@ -12,7 +12,7 @@ use sfs_device::{BLOCK_SIZE, FaultKind, FaultRule, Operations};
 use sfs_mkfs::parse_size;
 use sfs_ssd::TimeMode;
 
-/// What a user may write to the control file.
+/// A command that a user may write to the control file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ControlCommand {
     /// `reset`: sets the counters to zero.

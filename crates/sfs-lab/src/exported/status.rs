@@ -8,7 +8,7 @@ use sfs_ssd::{Ssd, SsdCounters, TimedModel};
 
 use super::control::FaultStatus;
 
-/// What the status of every exported disk has.
+/// The common part of the status of all exported disks.
 pub struct CommonStatus {
     pub(super) model: String,
     pub(super) virtual_ns: u64,

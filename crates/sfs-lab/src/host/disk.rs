@@ -22,8 +22,11 @@ use super::command;
 use crate::block_trace::BlockTrace;
 use crate::exported::{CONTROL, ExportedStatus};
 
-/// Time after which a model that was told to end is told again, and then killed.
+/// Time after which a model that was told to end is told again.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time after which it is killed. The model may be writing its record.
+const LAST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Interval between two looks at the process.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -146,7 +149,7 @@ impl Disk {
 
     /// Ends the process. If the disk stays in use, a second signal makes the process give it up.
     fn end(&mut self) -> Result<()> {
-        for patience in [PATIENCE, PATIENCE] {
+        for patience in [PATIENCE, LAST_PATIENCE] {
             if self.child.try_wait()?.is_some() {
                 return Ok(());
             }
