@@ -7,7 +7,7 @@
 //!
 //! A measurement is bounded in bytes and time. A size is the answer only if random writes of this
 //! size are as fast as sequential ones, and random writes of half the size are slower in two
-//! attempts. A pass of random writes ends as soon as it is clearly slow ([`evidence`]), and what was clear before the
+//! attempts. A pass of random writes ends as soon as it is clearly slow, and what was clear before the
 //! time ran out counts. Otherwise the measurement says what it lacks ([`Unclear`]). The caller decides whether the device may be written.
 
 mod evidence;
