@@ -138,7 +138,17 @@ impl<M: TimedModel> ModelDevice<M> {
             true => self.serve_in_turn(request),
             false => self.queue.lock().serve(&request, arrival_ns),
         };
-        let ended_ns = ended_ns.saturating_add(delay_ns);
+        self.end(ended_ns.saturating_add(delay_ns), is_real);
+    }
+
+    /// Lets a request take time that the model does not see: a fault without work.
+    fn delay(&self, delay_ns: u64) {
+        let (now_ns, is_real) = self.clock.arrival();
+        self.end(now_ns.saturating_add(delay_ns), is_real);
+    }
+
+    /// Advances the clock to the end of a request, and waits for it in real time.
+    fn end(&self, ended_ns: u64, is_real: bool) {
         self.clock.advance(ended_ns);
         if is_real {
             thread::sleep(Duration::from_nanos(ended_ns.saturating_sub(self.clock.arrival().0)));
@@ -177,8 +187,8 @@ impl<M: TimedModel> ModelDevice<M> {
         if !faults.fails {
             return Ok(faults);
         }
-        // A drive takes its time to give up.
-        self.serve(RequestKind::Trim, (0, 0), Stream::default(), faults.delay_ns);
+        // A drive may take its time to give up.
+        self.delay(faults.delay_ns);
         let source = io::Error::from_raw_os_error(EIO);
         Err(DeviceError::of_blocks(operation, address, count, source))
     }
@@ -241,9 +251,10 @@ impl<M: TimedModel + Send> Device for ModelDevice<M> {
 
     fn flush(&self) -> Result<(), DeviceError> {
         let faults = self.meet_faults(Operation::Flush, 0, 0)?;
-        // A model without its flush has no work, but the command takes its time.
-        let kind = if faults.flush_lost { RequestKind::Trim } else { RequestKind::Flush };
-        self.serve(kind, (0, 0), Stream::default(), faults.delay_ns);
+        match faults.flush_lost {
+            true => self.delay(faults.delay_ns),
+            false => self.serve(RequestKind::Flush, (0, 0), Stream::default(), faults.delay_ns),
+        }
         Ok(())
     }
 
@@ -272,7 +283,7 @@ impl<M: TimedModel + Send> ModelDevice<M> {
             self.bytes.discard(address, 1)?;
             self.serve(RequestKind::Trim, (address, 1), Stream::default(), 0);
         }
-        self.serve(RequestKind::Trim, (0, 0), Stream::default(), faults.delay_ns);
+        self.delay(faults.delay_ns);
         Ok(())
     }
 }
