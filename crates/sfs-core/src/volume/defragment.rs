@@ -178,9 +178,9 @@ mod tests {
             let volume = new_volume_of(Arc::new(RamDevice::new(blocks)), blocks, options);
             let file = scattered(&volume, BLOCKS_READ);
             volume.sync_all().expect("a sync");
-            let mut work = |secs: i64| {
+            let work = |secs: i64| {
                 let now = crate::format::Timestamp { secs: NOW.secs + secs, ..NOW };
-                (0..100).for_each(|_| drop(volume.work(now).expect("RAM does not fail")));
+                (0..100).for_each(|_| _ = volume.work(now).expect("RAM does not fail"));
             };
             work(secs);
             let settled = volume.counters();
