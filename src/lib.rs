@@ -6,7 +6,7 @@
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
 //! 1. one module for each task of a program: [`image`], [`remount`], [`resize`], [`unmount`], [`stat`], [`segments_command`], [`freeze_command`],
-//!    [`health`], [`hot_command`], [`file_command`], [`asked_work_command`], [`metrics_command`], [`scrub_command`], [`trace_command`], [`mount_session`];
+//!    [`health`], [`hot_command`], [`file_command`], [`asked_work_command`], [`defrag_command`], [`metrics_command`], [`scrub_command`], [`trace_command`], [`mount_session`];
 //! 2. `control`: the socket between those programs and the daemon of a mount; [`metrics`], which is served beside it;
 //!    `waiting_requests`;
 //! 3. `health_log`: early warning; [`stat_report`]: the numbers of a volume; `recent_cleanings`; `resize_report`: changes of its size;
@@ -23,6 +23,7 @@ pub mod asked_work_command;
 mod background;
 mod bdi;
 mod control;
+pub mod defrag_command;
 mod device_speed;
 pub mod exit_error;
 mod file_clock;

@@ -192,6 +192,18 @@ impl MountOptions {
                     || ExitError::usage(format_args!("{name}={value}: give a number, 1..10000"));
                 self.volume.wear_levelling = Some(bound.ok_or_else(wrong)?);
             }
+            "defrag" => {
+                let percent = match value {
+                    "off" => Some(0),
+                    value => value.parse().ok().filter(|percent| (1..=100).contains(percent)),
+                };
+                let wrong = || {
+                    ExitError::usage(format_args!(
+                        "{name}={value}: give a percentage, 1..100, or off"
+                    ))
+                };
+                self.volume.idle_defragmentation = percent.ok_or_else(wrong)?;
+            }
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
                 let wrong =
@@ -389,6 +401,9 @@ mod tests {
             "threads=0",
             "wear_levelling=0",
             "wear_levelling=on",
+            "defrag=0",
+            "defrag=101",
+            "defrag=on",
             "cache=",
             "writeback=1",
             "errors=ignore",

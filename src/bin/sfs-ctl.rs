@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use sfs::asked_work_command::{self, CleanArguments, MountArguments};
+use sfs::defrag_command::{self, DefragArguments};
 use sfs::file_command::{self, FileArguments};
 use sfs::freeze::{FREEZE_SECS_DEFAULT, FREEZE_SECS_MAX};
 use sfs::hot_command::{self, HotArguments};
@@ -101,6 +102,9 @@ enum CtlCommand {
     /// Cleans: moves what lives in segments with garbage, so that they become free. Wears the device; a volume cleans by
     /// itself when it has to
     Clean(CleanArguments),
+    /// Puts files in order on the device, so that reading them needs few requests. Wears the device as much as writing the
+    /// blocks that are out of order; programs may use the files meanwhile
+    Defrag(DefragArguments),
     /// Discards the free segments, as fstrim does
     Trim(MountArguments),
     /// Writes what has reached SFS, and a checkpoint; sync(1) first writes the kernel's cache
@@ -194,6 +198,7 @@ fn main() -> ExitCode {
         CtlCommand::Hot(arguments) => print(&hot_command::run(&arguments)?),
         CtlCommand::File(arguments) => print(&file_command::run(&arguments)?),
         CtlCommand::Clean(arguments) => print(&asked_work_command::clean(&arguments)?),
+        CtlCommand::Defrag(arguments) => print(&defrag_command::run(&arguments)?),
         CtlCommand::Trim(arguments) => print(&asked_work_command::trim(&arguments)?),
         CtlCommand::Checkpoint(arguments) => print(&asked_work_command::checkpoint(&arguments)?),
         CtlCommand::Scrub(command) => scrub_command::run(&command, print),

@@ -34,6 +34,8 @@ Mount options:
   cleaning=yielding|eager  clean in the background between requests, or at once (yielding)
   wear_levelling=N      move data that never changes once its segment is N erase cycles behind the most
                         used one (off): for flash without a controller that levels wear itself
+  defrag=PERCENT|off    while the volume is idle, put files in order that are read in order and no longer
+                        written: this writes at most PERCENT of what programs write (5)
   discard, nodiscard    discard unused segments on the device, or do not (discard)
   grow, nogrow          grow a volume that is smaller than its device, or do not (nogrow)
   errors=continue|remount-ro  after damage is found, continue, or stop all writes (continue)

@@ -86,6 +86,9 @@ impl HandleRequest for ControlHandler {
                 self.file_part(*inode, *from).map(ControlReply::FileBlocks)
             }
             ControlRequest::Clean(segments) => self.clean(*segments).map(ControlReply::Cleaned),
+            ControlRequest::Defragment { inode, from } => {
+                self.defragment(*inode, *from).map(ControlReply::Defragmented)
+            }
             ControlRequest::Trim(start) => self.trim(*start).map(ControlReply::Trimmed),
             ControlRequest::Checkpoint => self.checkpoint().map(ControlReply::Checkpoint),
             ControlRequest::Scrub(request) => {

@@ -61,7 +61,7 @@ const REFUSED: [(&str, &str); 11] = [
 const NO_QUOTAS: &str = "SFS has no quotas; leave it out";
 
 /// Names of the options that a list for SFS may have, for suggestions.
-const KNOWN: [&str; 51] = [
+const KNOWN: [&str; 52] = [
     "ro",
     "rw",
     "suid",
@@ -105,6 +105,7 @@ const KNOWN: [&str; 51] = [
     "remainder",
     "cleaning",
     "wear_levelling",
+    "defrag",
     "metrics",
     "async_dio",
     "async_read",
@@ -122,7 +123,7 @@ const LETTERS_MAX: usize = 2;
 const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
                     nodiscard, grow, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
                     cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, \
-                    async_read=auto|on|off, wear_levelling=N, metrics=ADDRESS:PORT, threads=N, \
+                    async_read=auto|on|off, wear_levelling=N, defrag=PERCENT|off, metrics=ADDRESS:PORT, threads=N, \
                     acl, noacl, allow_other, norecovery, errors=continue|remount-ro";
 
 /// Returns whether `option`, whose part before `=` is `name`, has no effect on a mount of SFS.

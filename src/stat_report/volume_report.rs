@@ -331,6 +331,7 @@ impl ActivityReport {
             device_bytes_written,
             data_bytes,
             cleaning_bytes,
+            defragmentation_bytes,
             metadata_bytes,
             summary_bytes,
             commits,
@@ -344,6 +345,7 @@ impl ActivityReport {
             &[
                 ("data_bytes", data_bytes),
                 ("cleaning_bytes", cleaning_bytes),
+                ("defragmentation_bytes", defragmentation_bytes),
                 ("metadata_bytes", metadata_bytes),
                 ("summary_bytes", summary_bytes),
                 ("commits", commits),
