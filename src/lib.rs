@@ -13,8 +13,8 @@
 //!    `inspect`: its files, its scrub, and work that is asked for;
 //! 4. [`transport`]: carries requests between the kernel and the shell;
 //! 5. `fuse`: the shell, which turns requests into calls of the volume; [`freeze`]: the gate for requests that change it;
-//!    `request_recorder`;
-//! 6. `monitor`: the process with the privileges that the daemon gives up; `background`, `bdi`, `timed_device`, `memory_budget`, `mount`, [`mount_options`]: the background thread, the kernel's settings
+//!    `request_recorder`; `monitor`: the process with the privileges that the daemon gives up;
+//! 6. `background`, `bdi`, `timed_device`, `memory_budget`, `mount`, [`mount_options`]: the background thread, the kernel's settings
 //!    for a mount, the time that writing takes, budgets that fit the memory, the kernel's tree of mounts, `-o`;
 //! 7. [`program`], `ready_pipe`, `volume_path`, `socket_deadline`, [`private_file`], `device_speed`, `sandbox`: the limits of the daemon, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, `kernel_release`, [`exit_error`].
 #![deny(unsafe_code)]
