@@ -80,7 +80,10 @@ impl Monitor {
         match self {
             Self::InProcess(acts) => acts.note_mount(dir.to_owned(), number, table.clone()),
             Self::Process { mount, .. } => {
-                ask(&mount.lock(), &MonitorRequest::mounted(dir, number))?;
+                match ask(&mount.lock(), &MonitorRequest::mounted(dir, number))? {
+                    MonitorReply::Done => {}
+                    _ => return Err(io::Error::other("the monitor does not see the mount")),
+                }
             }
         }
         Ok(())
