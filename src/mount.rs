@@ -30,7 +30,7 @@ pub(crate) use open_volume::{OpenedDevice, explain, open_device, open_volume};
 pub(crate) use unmounted::open_for_reading;
 
 /// Device file of the kernel's FUSE.
-const FUSE_DEVICE: &str = "/dev/fuse";
+pub(crate) const FUSE_DEVICE: &str = "/dev/fuse";
 
 /// Number of threads beside one for each core: a handler waits for the device.
 const THREADS_MORE: usize = 2;

@@ -42,6 +42,8 @@ pub struct MountOptions {
     pub grow: bool,
     /// `true` if other users may enter a mount that an ordinary user makes.
     pub allow_other: bool,
+    /// `true` if the daemon gives up what it does not need after the mount.
+    pub sandbox: bool,
     /// Loopback address at which every user of the machine may read the metrics of the mount.
     pub metrics: Option<SocketAddr>,
 }
@@ -92,6 +94,7 @@ impl Default for MountOptions {
             threads: None,
             grow: false,
             allow_other: false,
+            sandbox: true,
             metrics: None,
         }
     }
@@ -274,6 +277,8 @@ impl MountOptions {
             "grow" => self.grow = true,
             "nogrow" => self.grow = false,
             "allow_other" => self.allow_other = true,
+            "sandbox" => self.sandbox = true,
+            "nosandbox" => self.sandbox = false,
             "acl" => self.access_lists = AccessLists::Required,
             "noacl" => self.access_lists = AccessLists::Off,
             _ => return false,

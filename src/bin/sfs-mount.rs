@@ -54,6 +54,8 @@ Mount options:
   metrics=ADDRESS:PORT  serve metrics to Prometheus at a loopback address, to every user of the machine
                         and without names (not); root and the mounting user need no option for it:
                         see sfs-ctl metrics
+  sandbox, nosandbox    limit the daemon to what it needs after the mount, by capabilities, seccomp and
+                        Landlock (sandbox), or do not
   allow_other           let other users access the mount of an ordinary user
   remount               change ro, rw, suid, dev, exec, symfollow and the times of access of a
                         mount; only root can";

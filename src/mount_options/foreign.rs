@@ -61,7 +61,7 @@ const REFUSED: [(&str, &str); 11] = [
 const NO_QUOTAS: &str = "SFS has no quotas; leave it out";
 
 /// Names of the options that a list for SFS may have, for suggestions.
-const KNOWN: [&str; 52] = [
+const KNOWN: [&str; 54] = [
     "ro",
     "rw",
     "suid",
@@ -95,6 +95,8 @@ const KNOWN: [&str; 52] = [
     "writeback",
     "nowriteback",
     "allow_other",
+    "sandbox",
+    "nosandbox",
     "write_buffer",
     "cache",
     "commit",
@@ -124,7 +126,7 @@ const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SE
                     nodiscard, grow, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
                     cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, \
                     async_read=auto|on|off, wear_levelling=N, defrag=PERCENT|off, metrics=ADDRESS:PORT, threads=N, \
-                    acl, noacl, allow_other, norecovery, errors=continue|remount-ro";
+                    acl, noacl, allow_other, nosandbox, norecovery, errors=continue|remount-ro";
 
 /// Returns whether `option`, whose part before `=` is `name`, has no effect on a mount of SFS.
 pub(super) fn is_dropped(option: &str, name: &str) -> bool {

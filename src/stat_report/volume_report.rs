@@ -18,6 +18,7 @@ use super::error_report::{ErrorReport, FailureReport};
 use super::health_report::HealthReport;
 use super::latency_report::LatencyReport;
 use super::lock_report::LockReport;
+use super::sandbox_report::SandboxReport;
 use super::wear_report::WearReport;
 use crate::bdi::DirtyBound;
 use crate::file_clock;
@@ -37,6 +38,9 @@ pub struct VolumeReport {
     pub mount_point: Option<String>,
     /// Transport of the kernel's requests; `None` when the volume is not mounted.
     pub transport: Option<TransportReport>,
+    /// Limits of the daemon; `None` when the volume is not mounted, and from an older daemon.
+    #[serde(default)]
+    pub sandbox: Option<SandboxReport>,
     /// Dirty data that the kernel may hold; `None` when the volume is not mounted.
     pub cache: Option<CacheReport>,
     /// `true` if nothing can be written.
@@ -247,6 +251,7 @@ impl VolumeReport {
             device: device.to_owned(),
             mount_point: None,
             transport: None,
+            sandbox: None,
             cache: None,
             read_only: true,
             uuid: Uuid::from_bytes(superblock.uuid).to_string(),

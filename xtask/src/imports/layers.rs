@@ -104,7 +104,7 @@ pub(super) const CRATES: [Layered; 6] = [
                 "socket_deadline",
                 "unsafe_calls",
             ],
-            &["program", "ready_pipe", "volume_path"],
+            &["program", "ready_pipe", "sandbox", "volume_path"],
             &[
                 "background",
                 "bdi",
@@ -114,7 +114,7 @@ pub(super) const CRATES: [Layered; 6] = [
                 "timed_device",
                 "waiting_requests",
             ],
-            &["freeze", "request_recorder"],
+            &["freeze", "monitor", "request_recorder"],
             &["fuse"],
             &["transport"],
             &["inspect", "recent_cleanings", "resize_report", "stat_report"],
