@@ -34,7 +34,7 @@ type_at() {
 }
 
 are_mounted() {
-    is "$(type_at /srv/one)" fuseblk && is "$(type_at /srv/two)" fuseblk && is "$(type_at /srv/old)" ext4
+    is "$(type_at /srv/one)" fuseblk.sfs && is "$(type_at /srv/two)" fuseblk.sfs && is "$(type_at /srv/old)" ext4
 }
 
 none_is_mounted() {
@@ -76,7 +76,8 @@ stage_1() {
     check "by-uuid" is "$(readlink -f /dev/disk/by-uuid/$uuid)" "$(readlink -f $one)"
     check "by-label" is "$(readlink -f '/dev/disk/by-label/two\x20words')" "$(readlink -f $two)"
     mkdir -p /srv/one /srv/two /srv/old
-    check "mount UUID=" mount "UUID=$uuid" /srv/one
+    # Without -t, mount(8) asks libblkid for the type of a line that is not in fstab.
+    check "mount -t sfs UUID=" mount -t sfs "UUID=$uuid" /srv/one
     check "umount" umount /srv/one
     cat >>/etc/fstab <<END
 UUID=$uuid /srv/one sfs defaults 0 2

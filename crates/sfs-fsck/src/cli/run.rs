@@ -39,6 +39,9 @@ const FAILED: u8 = 8;
 const USAGE: u8 = 16;
 const CANCELLED: u8 = 32;
 
+/// Exit codes that are added up.
+pub const EXIT_STATUSES: [u8; 6] = [CLEAN, REPAIRED, DAMAGED, FAILED, USAGE, CANCELLED];
+
 /// Returns the command line of `sfs-fsck`, from which its manual page is made.
 pub fn command() -> clap::Command {
     FsckArguments::command()
