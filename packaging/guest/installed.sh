@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs in a guest at every boot: installs the package, and does with SFS what is usual with ext4, which stands beside it.
+# Runs in a guest at every boot: installs the package, and uses SFS as one uses ext4, which stands beside it.
 # Each check prints "guest: ok NAME" or "guest: failed NAME"; "guest: cut" asks for a power cut, "guest: end" is the last line.
 # Disks: one and two are for SFS, old is for ext4.
 
@@ -20,7 +20,7 @@ check() {
     fi
 }
 
-# Prints what lsblk finds out about a disk.
+# Prints type, label and UUID of a disk by lsblk.
 seen() {
     lsblk -n -o FSTYPE,LABEL,UUID "$1" | tr -s ' '
 }
@@ -62,8 +62,25 @@ were_checked() {
     is "$(cat /tmp/units)" " 3 success"
 }
 
+# The unit sfs-mount@ of a user without any right, run by the user's own systemd.
+user_mounts() {
+    useradd -m tester && id=$(id -u tester) || return 1
+    as="runuser -u tester -- env XDG_RUNTIME_DIR=/run/user/$id HOME=/home/tester"
+    $as sh -ec 'mkdir -p ~/.local/share/sfs; cd ~/.local/share/sfs; sfs-mkfs -q --size 32M card.img' || return 1
+    systemctl start "user@$id.service" && $as systemctl --user start sfs-mount@card.service || return 1
+    for try in 1 2 3 4 5 6 7 8 9 10; do
+        mountpoint -q /home/tester/sfs/card && break
+        sleep 1
+    done
+    $as sh -ec 'echo mine >~/sfs/card/file; [ "$(stat -c %U ~/sfs/card/file)" = tester ]' || return 1
+    ! cat /home/tester/sfs/card/file || return 1
+    $as systemctl --user stop sfs-mount@card.service || return 1
+    is "$($as systemctl --user show -p Result --value sfs-mount@card.service)" success &&
+        ! mountpoint -q /home/tester/sfs/card
+}
+
 stage_1() {
-    # What the system has before, to compare with what a purge leaves.
+    # Files before the installation, to compare with those after a purge.
     list_files >/guest/before
     check "apt install" apt-get install -y -o Dpkg::Use-Pty=0 /guest/sfs-tools.deb
     check "mkfs.sfs by mkfs(8)" mkfs -t sfs -U "$uuid" -L card "$one"
@@ -106,6 +123,8 @@ stage_2() {
     check "remount read-only" mount -o remount,ro /srv/one
     check "nothing can be written" sh -c '! touch /srv/one/x'
     check "remount read-write" mount -o remount,rw /srv/one
+    check "a user mounts an image at login" user_mounts
+    check "the user's image is sound" runuser -u tester -- sfs-fsck -n /home/tester/.local/share/sfs/card.img
     for dir in /srv/one /srv/two /srv/old; do
         echo synced >"$dir/synced" && sync "$dir/synced"
     done

@@ -9,12 +9,12 @@ const MEANING_COLUMN: usize = 24;
 /// Width of that help, in characters.
 const WIDTH: usize = 100;
 
-/// Options that belong together, with what they do.
+/// Options that belong together, and their effect.
 #[derive(Clone, Copy, Debug)]
 pub struct MountOption {
     /// Options, each with the form of its value: `cache=SIZE`, `noacl`.
     pub forms: &'static [&'static str],
-    /// What the options do.
+    /// Effect of the options.
     pub meaning: &'static str,
     /// Value without the option; empty if there is no single one.
     pub default: &'static str,

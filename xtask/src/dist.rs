@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what is handed out. A Debian package, a source archive with all crates, the list of crates, and
+//! `cargo xtask dist`: the files for users. A Debian package, a source archive with all crates, the list of crates, and
 //! static programs for other processors.
 //!
 //! The same sources give the same bytes: times are `SOURCE_DATE_EPOCH` or the date of the last commit, paths of this machine are
@@ -70,7 +70,13 @@ pub(crate) fn run(workspace: &Workspace, options: &DistOptions, tally: &mut Tall
     tally.step("source archive", || {
         let archive = source::write(workspace, &out)?;
         println!("{}", archive.display());
-        Ok(StepOutcome::passed())
+        let changes =
+            Cmd::new("git").arg("-C").arg(&workspace.root).args(["status", "--porcelain"]);
+        Ok(match changes.read()?.is_empty() {
+            true => StepOutcome::passed(),
+            false => StepOutcome::passed()
+                .note("the archive has the last commit, without the changes since"),
+        })
     });
     static_programs::run(workspace, &out, tally);
     if options.verify {
@@ -81,7 +87,7 @@ pub(crate) fn run(workspace: &Workspace, options: &DistOptions, tally: &mut Tall
 /// Builds the programs for distribution, and the package from them.
 fn package(workspace: &Workspace, out: &Path) -> Result<StepOutcome> {
     let programs = BuildEnvironment::new(workspace)?.build(TARGET, &[MANUALS])?;
-    let package = deb::build(workspace, &programs, out)?;
+    let package = deb::build(workspace, &programs, out, 6)?;
     println!("{}: {} KiB", package.display(), fs::metadata(&package)?.len() / 1024);
     lintian(&package)
 }
@@ -110,7 +116,7 @@ pub(crate) fn quick_package(workspace: &Workspace) -> Result<PathBuf> {
     let programs = workspace.build(Profile::Dev, &packages)?;
     let out = workspace.target.join("dist-quick");
     fs::create_dir_all(&out)?;
-    deb::build(workspace, &programs.path(""), &out)
+    deb::build(workspace, &programs.path(""), &out, 0)
 }
 
 /// Checks the contents of a package that is made from a debug build. CI runs this for each commit.

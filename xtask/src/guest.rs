@@ -1,7 +1,7 @@
-//! Guests: small Debian systems in QEMU, for what only a whole machine shows: boot, shutdown, power cuts.
+//! Guests: small Debian systems in QEMU, for tests that need a whole machine: boot, shutdown, power cuts.
 //!
 //! [`DebianTree`] is a tree of files that debootstrap has made, kept under `target/guest`. [`DebianTree::write_disk`]
-//! puts it into an image. [`Guest`] starts QEMU with disks, and returns what the guest prints on its serial port, by
+//! puts it into an image. [`Guest`] starts QEMU with disks, and returns the output of the guest's serial port, by
 //! lines. A guest runs `/guest/run` of its *payload* at every boot: a tar archive on a disk of its own, so the tree
 //! does not depend on the test. Guests have no network. QEMU emulates the processor, so a boot takes ten
 //! seconds or more; `SFS_GUEST_ACCEL=kvm` uses KVM.

@@ -20,8 +20,9 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Packages of the guest besides those of every guest: fuse3 is recommended by the package, and apt has no network.
-const PACKAGES: [&str; 2] = ["fuse3", "attr"];
+/// Packages of the guest besides those of every guest, as apt has no network there: fuse3 is recommended by the package, and
+/// libpam-systemd gives a user a systemd of its own.
+const PACKAGES: [&str; 3] = ["fuse3", "attr", "libpam-systemd"];
 
 const ROOT_LEN: u64 = 2 << 30;
 const VOLUME_LEN: u64 = 256 << 20;

@@ -63,7 +63,7 @@ enum Command {
         #[arg(long)]
         long: bool,
     },
-    /// Make what is handed out: a Debian package, a source archive with all crates, the list of crates, static
+    /// Make the files for users: a Debian package, a source archive with all crates, the list of crates, static
     /// programs.
     Dist(dist::DistOptions),
     /// Install the Debian package in a fresh Debian system in QEMU: fstab, boot, fsck, a power cut, removal.

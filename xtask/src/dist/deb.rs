@@ -51,8 +51,14 @@ pub(crate) fn file_name() -> String {
     format!("{PACKAGE}_{VERSION}_{ARCHITECTURE}.deb")
 }
 
-/// Builds the package in `out` from the programs in the directory `programs`, and returns its path.
-pub(crate) fn build(workspace: &Workspace, programs: &Path, out: &Path) -> Result<PathBuf> {
+/// Builds the package in `out` from the programs in the directory `programs`, and returns its path. `level` is the compression of
+/// xz, 0 to 9.
+pub(crate) fn build(
+    workspace: &Workspace,
+    programs: &Path,
+    out: &Path,
+    level: u32,
+) -> Result<PathBuf> {
     machine::need("dpkg-deb", "dpkg")?;
     machine::need("dpkg-shlibdeps", "dpkg-dev")?;
     machine::need("strip", "binutils")?;
@@ -71,7 +77,8 @@ pub(crate) fn build(workspace: &Workspace, programs: &Path, out: &Path) -> Resul
     Cmd::new("dpkg-deb")
         .env("SOURCE_DATE_EPOCH", &date)
         // More threads would cut the archive into other blocks on another machine.
-        .args(["--root-owner-group", "--threads-max=1", "-Zxz", "-z6", "--build"])
+        .args(["--root-owner-group", "--threads-max=1", "-Zxz"])
+        .args([&format!("-z{level}"), "--build"])
         .arg(&tree)
         .arg(&package)
         .read()?;

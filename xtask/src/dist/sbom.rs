@@ -1,4 +1,4 @@
-//! The list of crates in the programs, as SPDX 2.3: name, version, licence, checksum, and what depends on what.
+//! The list of crates in the programs, as SPDX 2.3: name, version, licence, checksum, and dependencies.
 //!
 //! It is made from `cargo metadata` and `Cargo.lock`, so it needs no further program, and the same sources give the same bytes.
 

@@ -16,7 +16,7 @@ use crate::{
 const PROGRAMS: [&str; 6] =
     ["sfs-ctl", "sfs-fsck", "sfs-mkfs", "sfs-mount", "sfs-probe", "sfs-umount"];
 
-/// A target with what its linking needs.
+/// A target, with the needs of its linking.
 struct StaticTarget {
     triple: &'static str,
     flags: &'static [&'static str],

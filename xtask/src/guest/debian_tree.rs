@@ -16,7 +16,7 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 const PACKAGES: [&str; 6] =
     ["systemd-sysv", "udev", "linux-image-cloud-amd64", "kmod", "mount", "e2fsprogs"];
 
-/// Starts the payload at every boot, and prints what it prints on the serial port.
+/// Starts the payload at every boot, with its output on the serial port.
 const UNIT: &str = "\
 [Unit]
 Description=Payload of the test
