@@ -110,7 +110,7 @@ fn names_in_json_stay() {
     let ctl = Path::new(env!("CARGO_BIN_EXE_sfs-ctl"));
     for (name, arguments, status) in [
         ("stat", &["stat", "--json", image][..], 0),
-        ("health", &["health", "--json", image], 3),
+        ("health", &["health", "--json", image], 0),
         ("segments", &["segments", "--json", image], 0),
         ("hot", &["hot", "--json", image], 0),
         ("file", &["file", "--json", "--device", image, "/file"], 0),

@@ -1,5 +1,5 @@
-//! Characters of labels for udev, encoded as libblkid does: mount(8) encodes `LABEL=` in the same way and looks for that name
-//! in /dev/disk/by-label.
+//! Characters of labels for udev. Names of links are encoded as libblkid does: mount(8) encodes `LABEL=` in the same way and looks
+//! for that name in /dev/disk/by-label. The text for people has fewer characters than libblkid allows: no quotes, for example.
 
 use std::fmt::Write as _;
 

@@ -110,7 +110,8 @@ pub fn properties(volume: &FoundVolume) -> String {
         let uuid = uuid_text(uuid);
         let _ = write!(text, "ID_FS_UUID={uuid}\nID_FS_UUID_ENC={uuid}\n");
     }
-    let label = label.as_str();
+    // As libblkid does with the labels of every filesystem.
+    let label = label.as_str().trim_end_matches(' ');
     if !label.is_empty() {
         let _ = write!(text, "ID_FS_LABEL={}\nID_FS_LABEL_ENC={}\n", safe(label), encoded(label));
     }
