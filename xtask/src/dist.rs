@@ -121,7 +121,6 @@ pub(crate) fn quick_package(workspace: &Workspace) -> Result<PathBuf> {
 
 /// Checks the contents of a package that is made from a debug build. CI runs this for each commit.
 pub(crate) fn smoke(workspace: &Workspace) -> Result<StepOutcome> {
-    machine::need("dpkg-deb", "dpkg")?;
     let package = quick_package(workspace)?;
     let listed = Cmd::new("dpkg-deb").arg("--contents").arg(&package).read()?;
     let wanted = deb::contents(workspace)?;

@@ -86,7 +86,10 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         cargo::test(cmd)
     });
     workspace.share_test_build();
-    tally.step("Debian package", || dist::smoke(workspace));
+    match machine::need("dpkg-shlibdeps", "dpkg-dev") {
+        Err(missing) => tally.skip("Debian package", &missing),
+        Ok(()) => tally.step("Debian package", || dist::smoke(workspace)),
+    }
     match mounts {
         Err(reason) => tally.skip("mount tests", &reason),
         Ok(()) => {
