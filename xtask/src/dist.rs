@@ -98,7 +98,7 @@ fn lintian(package: &Path) -> Result<StepOutcome> {
         return Ok(StepOutcome::passed().note(format!("not checked by lintian: {missing:#}")));
     }
     let found = Cmd::new("lintian")
-        .args(["--fail-on", "error,warning", "--allow-root", "--no-tag-display-limit"])
+        .args(["--fail-on", "error,warning", "--allow-root", "--tag-display-limit", "0"])
         .arg(package)
         .output()?;
     let text = String::from_utf8_lossy(&found.stdout);
