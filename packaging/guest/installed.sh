@@ -64,7 +64,7 @@ were_checked() {
 
 # The unit sfs-mount@ of a user without any right, run by the user's own systemd.
 user_mounts() {
-    useradd -m tester && id=$(id -u tester) || return 1
+    id=$(id -u tester) || return 1
     as="runuser -u tester -- env XDG_RUNTIME_DIR=/run/user/$id HOME=/home/tester"
     $as sh -ec 'mkdir -p ~/.local/share/sfs; cd ~/.local/share/sfs; sfs-mkfs -q --size 32M card.img' || return 1
     systemctl start "user@$id.service" && $as systemctl --user start sfs-mount@card.service || return 1
@@ -81,6 +81,7 @@ user_mounts() {
 
 stage_1() {
     # Files before the installation, to compare with those after a purge.
+    useradd -m tester
     list_files >/guest/before
     check "apt install" apt-get install -y -o Dpkg::Use-Pty=0 /guest/sfs-tools.deb
     check "mkfs.sfs by mkfs(8)" mkfs -t sfs -U "$uuid" -L card "$one"
@@ -164,7 +165,7 @@ stage_3() {
 }
 
 list_files() {
-    find / -xdev \( -path /srv -o -path /guest -o -path /tmp -o -path /var/log -o -path /var/lib/dpkg -o -path /var/cache \
+    find / -xdev \( -path /srv -o -path /guest -o -path /tmp -o -path /var/tmp -o -path /home -o -path /var/log -o -path /var/lib/dpkg -o -path /var/cache \
         -o -path /var/lib/systemd -o -path /var/lib/apt -o -path /etc/fstab \) -prune -o -print | sort
 }
 
