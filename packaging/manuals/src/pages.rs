@@ -178,8 +178,8 @@ mod tests {
             for line in page.text.lines().filter(|line| line.starts_with(['.', '\''])) {
                 let request = line[1..].split(' ').next().unwrap_or_default();
                 let known = [
-                    "TH", "SH", "SS", "TP", "PP", "RS", "RE", "so", "ie", "el", "br", "nf", "fi",
-                    "\\\"",
+                    "TH", "SH", "SS", "TP", "IP", "PP", "RS", "RE", "so", "ie", "el", "br", "nf",
+                    "fi", "\\\"",
                 ];
                 assert!(known.contains(&request), "{}: {line}", page.path);
             }
