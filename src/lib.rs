@@ -5,6 +5,7 @@
 //!
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
+//! 0. [`command_line`]: the arguments of the programs;
 //! 1. one module for each task of a program: [`image`], [`remount`], [`resize`], [`unmount`], [`stat`], [`segments_command`], [`freeze_command`],
 //!    [`health`], [`hot_command`], [`file_command`], [`asked_work_command`], [`defrag_command`], [`metrics_command`], [`scrub_command`], [`trace_command`], [`mount_session`];
 //! 2. `control`: the socket between those programs and the daemon of a mount; [`metrics`], which is served beside it;
@@ -22,6 +23,7 @@
 pub mod asked_work_command;
 mod background;
 mod bdi;
+pub mod command_line;
 mod control;
 pub mod defrag_command;
 mod device_speed;

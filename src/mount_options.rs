@@ -2,10 +2,11 @@
 //!
 //! [`MountOptions::parse`] reads the list. An unknown option is refused by its name, and options
 //! that mount(8) adds for itself are dropped (`foreign`). `remount` decides which options a remount
-//! may change.
+//! may change. [`table`] describes the options to people.
 
 mod foreign;
 pub mod remount;
+pub mod table;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -6,9 +6,9 @@ use crate::{
     apps,
     bench::{card, tail},
     cargo::{self, cargo},
-    crash,
+    crash, dist,
     filesystem::{FilesystemKind, Subject},
-    fsx, imports, machine, pjdfstest,
+    fsx, imports, installed, machine, pjdfstest,
     report::{StepOutcome, Tally},
     run::Cmd,
     where_page, words,
@@ -86,6 +86,10 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         cargo::test(cmd)
     });
     workspace.share_test_build();
+    match machine::need("dpkg-shlibdeps", "dpkg-dev") {
+        Err(missing) => tally.skip("Debian package", &missing),
+        Ok(()) => tally.step("Debian package", || dist::smoke(workspace)),
+    }
     match mounts {
         Err(reason) => tally.skip("mount tests", &reason),
         Ok(()) => {
@@ -119,6 +123,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         recovery(workspace, RECOVERY_LOG_MIB, tally);
         prometheus(workspace, tally);
         busy_model(workspace, tally);
+        installed::run(workspace, tally);
         tally.step("filling large volumes, bytes of a mixed load", || {
             let model = ["test", "--release", "-p", "sfs-core", "--test", "model"];
             let filters = ["--", "--ignored", "in_one_go", "a_mixed_load"];

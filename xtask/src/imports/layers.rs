@@ -138,6 +138,7 @@ pub(super) const CRATES: [Layered; 6] = [
                 "trace_command",
                 "unmount",
             ],
+            &["command_line"],
         ],
         circles: Circles::WithParents,
     },
