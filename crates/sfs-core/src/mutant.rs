@@ -110,11 +110,15 @@ pub enum Mutant {
     EraseForgottenByRepair,
     /// A repair forgets the wear ledger.
     LedgerForgottenByRepair,
+    /// A sync of everything takes the data that was written back before it in parts for all of the data.
+    PartsForSync,
+    /// A sync that was announced counts as served.
+    AnnouncedForServed,
 }
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 52] = [
+    pub const ALL: [Self; 54] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -167,6 +171,8 @@ impl Mutant {
         Self::EraseLostByRelease,
         Self::EraseForgottenByRepair,
         Self::LedgerForgottenByRepair,
+        Self::PartsForSync,
+        Self::AnnouncedForServed,
     ];
 }
 

@@ -12,6 +12,7 @@ mod asked_work;
 mod background_steps;
 mod checkpoint_due;
 mod control;
+mod log_steps;
 mod outlook;
 mod resize;
 mod throttle;

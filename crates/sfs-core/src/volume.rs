@@ -29,6 +29,9 @@ mod history;
 mod in_place_tests;
 #[cfg(test)]
 mod memory_tests;
+mod log_step;
+#[cfg(test)]
+mod log_step_tests;
 mod mount;
 mod namespace;
 mod read;

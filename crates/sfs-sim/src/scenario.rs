@@ -6,6 +6,7 @@
 //! scenario, which shrinking needs.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use sfs_core::format::{DataLayout, FIRST_INO, FileKind, ROOT_INO};
 use sfs_core::request::{VolumeOptions, WriteMode};
@@ -47,6 +48,17 @@ const SYNC_ODDS: u64 = 4;
 /// One in this many steps is followed by a step of background work.
 const WORK_ODDS: u64 = 2;
 
+/// One in this many operations is followed by the announcement of a sync.
+const ANNOUNCE_ODDS: u64 = 4;
+
+/// Maximum number of blocks of a batch of the thread for the log.
+const BATCH_BLOCKS_MAX: u64 = 24;
+
+/// Returns whether the log of a scenario has a thread.
+fn has_log_thread(seed: u64) -> bool {
+    seed % 4 >= 2
+}
+
 /// Draws the options of a scenario; the smallest write buffer has hardly more than a block for each group.
 fn options(random: &mut SplitMix64) -> VolumeOptions {
     VolumeOptions { write_buffer: random.pick(&[64, 128, 256]) << 10, ..tight_with(random.draw()) }
@@ -86,7 +98,8 @@ fn filled_volume(data_layout: DataLayout, seed: u64) -> (RunRecorder, RunLimits)
     } else {
         empty_volume_with_room(data_layout, segments)
     };
-    let mut recorder = RunRecorder::begin(image, options(&mut random), Reference::new(), 0);
+    let options = VolumeOptions { has_log_thread: has_log_thread(seed), ..options(&mut random) };
+    let mut recorder = RunRecorder::begin(image, options, Reference::new(), 0);
     let blocks = recorder.pair.volume().space().free_blocks;
     let bytes = |percent: u64| blocks * percent / 100 * 4096;
     for no in 0..FILES {
@@ -141,8 +154,13 @@ fn take_step(
     mut before: impl FnMut(&VolumeOperation),
 ) {
     let mut random = SplitMix64::new(seed ^ u64::from(step + 1) << 32);
+    // A generator of its own, so that the operations are those of a log without a thread.
+    let mut log_random = SplitMix64::new(!seed ^ u64::from(step + 1) << 32);
     let mut perform = |recorder: &mut RunRecorder, operation: Option<VolumeOperation>| {
         if let Some(operation) = operation {
+            if has_log_thread(seed) {
+                run_log_thread(recorder, &operation, &mut log_random);
+            }
             before(&operation);
             recorder.step(&operation);
         }
@@ -165,6 +183,30 @@ fn take_step(
     perform(recorder, synced.map(sync));
     let works = random.one_in(WORK_ODDS);
     perform(recorder, works.then_some(VolumeOperation::Step));
+}
+
+/// Does what the thread for the log, and a queue of syncs that wait, may have done before `operation`: any number of steps, and
+/// the announcement of a sync. A write may find room or not.
+fn run_log_thread(
+    recorder: &mut RunRecorder,
+    operation: &VolumeOperation,
+    random: &mut SplitMix64,
+) {
+    recorder.pair.volume().bound_batches(1 + random.below(BATCH_BLOCKS_MAX) as usize);
+    while recorder.pair.volume().is_log_work_due() && !random.one_in(3) {
+        recorder.log_step();
+    }
+    if let VolumeOperation::Write { ino, bytes, .. } = operation {
+        let waited = Duration::from_secs(random.below(2));
+        let has_room = recorder.pair.volume().has_write_room(*ino, bytes.len(), waited);
+        if !has_room && recorder.pair.volume().is_log_work_due() {
+            recorder.log_step();
+        }
+    }
+    let files = regular_files(&recorder.pair.reference);
+    if random.one_in(ANNOUNCE_ODDS) && !files.is_empty() {
+        recorder.pair.volume().announce_sync(random.pick(&files));
+    }
 }
 
 /// Draws the crash states of an epoch.

@@ -39,6 +39,11 @@ impl SyncQueue {
         queue.generation + 1
     }
 
+    /// Returns whether a sync of `file` waits.
+    pub(crate) fn is_announced(&self, file: u64) -> bool {
+        self.0.lock().files.contains(&file)
+    }
+
     /// Takes every sync that waits; returns their generation and their common target.
     pub(crate) fn take(&self) -> (u64, SyncTarget) {
         let mut queue = self.0.lock();

@@ -37,6 +37,10 @@ pub struct VolumeOptions {
     pub release: Release,
     /// Reaction to damage on the device.
     pub on_error: ErrorReaction,
+    /// `true` if a thread of the caller calls [`Volume::log_step`](crate::Volume::log_step). Writers and changes of metadata then
+    /// leave the log to that thread; the caller lets writes wait for
+    /// [`Volume::has_write_room`](crate::Volume::has_write_room).
+    pub has_log_thread: bool,
     /// Reading of a file that moves its time of access. Can be changed while mounted, by
     /// [`Volume::set_access_times`](crate::Volume::set_access_times).
     pub access_times: AccessTimePolicy,
@@ -110,6 +114,7 @@ impl Default for VolumeOptions {
             wear_levelling: None,
             release: Release::Durable,
             on_error: ErrorReaction::Continue,
+            has_log_thread: false,
             access_times: AccessTimePolicy::Relative,
             skip_recovery: false,
         }

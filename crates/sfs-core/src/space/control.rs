@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::admission::Admission;
+use super::log_steps::LogWork;
 use super::outlook::Outlook;
 use super::throttle::{CleaningPace, WriteBufferMarks};
 use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage, is_checkpoint_worthwhile};
@@ -43,6 +44,7 @@ pub(crate) struct SpaceControl {
     pub(super) pace: CleaningPace,
     pub(super) marks: WriteBufferMarks,
     pub(super) limits: Limits,
+    pub(super) log_work: LogWork,
     behaviour: Arc<dyn LayoutBehaviour>,
     committer: Committer,
     pub(super) checkpointer: Arc<Checkpointer>,
@@ -55,6 +57,7 @@ pub(super) struct Limits {
     pub(super) checkpoint_interval: Duration,
     pub(super) yield_cleaning: bool,
     pub(super) wear_levelling: Option<u16>,
+    pub(super) has_log_thread: bool,
 }
 
 /// Components that space control runs or reads.
@@ -94,11 +97,13 @@ impl SpaceControl {
             admission,
             pace: CleaningPace::default(),
             marks: WriteBufferMarks::new(options.write_buffer),
+            log_work: LogWork::default(),
             limits: Limits {
                 cache_bytes: options.cache,
                 checkpoint_interval: options.checkpoint_interval,
                 yield_cleaning: options.yield_cleaning,
                 wear_levelling: options.wear_levelling,
+                has_log_thread: options.has_log_thread,
             },
             behaviour,
             committer: parts.committer,
