@@ -23,8 +23,11 @@ const BATCH_BLOCKS_MIN: usize = 64;
 /// Time after a sync for which batches stay short.
 const SYNC_TIME: Duration = Duration::from_secs(10);
 
-/// Pause after a step that has written nothing.
+/// Pause after a step that has written nothing; each further one doubles it.
 const PAUSE_STUCK: Duration = Duration::from_millis(100);
+
+/// Longest pause: a step on a full volume looks for room in vain.
+const PAUSE_STUCK_MAX: Duration = Duration::from_secs(5);
 
 /// Longest wait of a write before it looks for room again: a batch that is built, a thaw, and the end of a file give room without
 /// notice.
@@ -115,6 +118,7 @@ impl LogWork {
     }
 
     fn run(&self, volume: &Volume) {
+        let mut pause = PAUSE_STUCK;
         let mut state = self.state.lock();
         while !state.is_stopped {
             self.is_idle.store(true, Ordering::Relaxed);
@@ -131,8 +135,11 @@ impl LogWork {
             let has_written = volume.log_step().unwrap_or(false);
             state = self.state.lock();
             self.set_stuck(!has_written);
-            if !has_written && !state.is_stopped {
-                self.wake.wait_for(&mut state, PAUSE_STUCK);
+            if has_written {
+                pause = PAUSE_STUCK;
+            } else if !state.is_stopped {
+                self.wake.wait_for(&mut state, pause);
+                pause = PAUSE_STUCK_MAX.min(2 * pause);
             }
         }
         self.set_stuck(true);

@@ -13,6 +13,7 @@ mod background_steps;
 mod checkpoint_due;
 mod control;
 mod log_steps;
+mod log_work;
 mod outlook;
 mod resize;
 mod throttle;

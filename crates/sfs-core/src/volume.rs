@@ -27,11 +27,11 @@ mod freeze;
 mod history;
 #[cfg(test)]
 mod in_place_tests;
-#[cfg(test)]
-mod memory_tests;
 mod log_step;
 #[cfg(test)]
 mod log_step_tests;
+#[cfg(test)]
+mod memory_tests;
 mod mount;
 mod namespace;
 mod read;

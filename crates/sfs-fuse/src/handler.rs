@@ -24,7 +24,7 @@ pub struct WaitingChange {
     pub node: u64,
     /// Length of the data in bytes; 0 for a request other than a write.
     pub data_len: usize,
-    /// Time for which the request has waited.
+    /// Time for which the request has waited as the first of its inode.
     pub waited: Duration,
 }
 

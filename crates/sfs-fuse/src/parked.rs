@@ -31,6 +31,7 @@ pub(crate) struct ParkedMessage {
     pub(crate) channel: Arc<FuseChannel>,
     node: u64,
     data_len: usize,
+    /// Time since when the message is the first of its inode, or is parked.
     since: Instant,
 }
 
@@ -203,6 +204,11 @@ impl Changes {
             let goes_on = self.is_ended
                 || messages.front().is_some_and(|message| handler.may_go_on(&message.waiting()));
             let taken = if goes_on { messages.pop_front() } else { None };
+            if taken.is_some()
+                && let Some(next) = messages.front_mut()
+            {
+                next.since = Instant::now();
+            }
             if messages.is_empty() {
                 self.by_node.remove(&node);
             } else {

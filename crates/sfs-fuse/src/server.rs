@@ -83,7 +83,8 @@ impl<H: Handler> Server<'_, H> {
             _ => None,
         };
         let is_behind = || data_len.is_some() && self.parked.has_changes_of(request.node);
-        let queue = self.handler.queue_for(request).or_else(|| is_behind().then_some(Queue::Changes));
+        let queue =
+            self.handler.queue_for(request).or_else(|| is_behind().then_some(Queue::Changes));
         Some((queue?, request.node, data_len.unwrap_or(0)))
     }
 

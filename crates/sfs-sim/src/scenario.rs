@@ -197,7 +197,7 @@ fn run_log_thread(
         recorder.log_step();
     }
     if let VolumeOperation::Write { ino, bytes, .. } = operation {
-        let waited = Duration::from_secs(random.below(2));
+        let waited = Duration::from_secs(60 * random.below(2));
         let has_room = recorder.pair.volume().has_write_room(*ino, bytes.len(), waited);
         if !has_room && recorder.pair.volume().is_log_work_due() {
             recorder.log_step();

@@ -1,6 +1,6 @@
 //! Work on the log by the caller's thread for the log, in steps, and the room that writes wait for: see `throttle`.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::checkpoint_due::{self, DELTA_CHANGES_MAX};
@@ -11,21 +11,6 @@ use crate::log::LogState;
 use crate::metadata::NODE_READS_MAX;
 use crate::reserves::{COMMIT_SEGMENTS, cleaning_segments};
 use crate::writeback::{Selection, StepError};
-
-/// Requests to the thread for the log.
-#[derive(Debug)]
-pub(super) struct LogWork {
-    /// `true` if changes of metadata ask for a delta, a checkpoint or Clean segments.
-    is_asked: AtomicBool,
-    /// Maximum number of dirty blocks that are written back under one hold of the log.
-    batch_blocks: AtomicUsize,
-}
-
-impl Default for LogWork {
-    fn default() -> Self {
-        Self { is_asked: AtomicBool::new(false), batch_blocks: AtomicUsize::new(usize::MAX) }
-    }
-}
 
 /// Clean segments, compared with those that changes of metadata need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +23,8 @@ pub(super) enum ReserveState {
 }
 
 impl SpaceControl {
-    /// Bounds the batches of [`SpaceControl::log_step`] and of [`SpaceControl::write_back_in_parts`].
+    /// Bounds the batches of [`SpaceControl::log_step`], [`SpaceControl::write_back_in_parts`] and
+    /// [`SpaceControl::commit_round_in_parts`].
     pub(crate) fn bound_batches(&self, blocks: usize) {
         self.log_work.batch_blocks.store(blocks.max(1), Ordering::Relaxed);
     }
@@ -81,8 +67,13 @@ impl SpaceControl {
         Ok(log.next_sequence != before || !self.is_log_work_due())
     }
 
+    /// Returns the maximum number of blocks that are written under one hold of the log.
+    pub(super) fn batch_blocks(&self) -> usize {
+        self.log_work.batch_blocks.load(Ordering::Relaxed)
+    }
+
     fn blocks_at_once(&self) -> usize {
-        self.marks.write_back_blocks().min(self.log_work.batch_blocks.load(Ordering::Relaxed))
+        self.marks.write_back_blocks().min(self.batch_blocks())
     }
 
     /// Writes what changes of metadata have asked for.
@@ -125,7 +116,7 @@ impl SpaceControl {
     /// of everything that follows. Data that becomes dirty meanwhile counts as left. An error is left to the sync. Returns whether
     /// anything was written.
     pub(crate) fn write_back_in_parts(&self) -> bool {
-        let part = self.log_work.batch_blocks.load(Ordering::Relaxed);
+        let part = self.batch_blocks();
         let mut left = self.dirty.block_count();
         let mut has_written = false;
         while left > part && self.dirty.block_count() > part {
@@ -148,7 +139,12 @@ impl SpaceControl {
 
     /// Returns whether a write of `len_bytes` that has waited for `waited` has room in the file with `file_blocks` dirty blocks. A
     /// volume that writes nothing any more lets no write wait.
-    pub(crate) fn has_room_for(&self, len_bytes: usize, file_blocks: usize, waited: Duration) -> bool {
+    pub(crate) fn has_room_for(
+        &self,
+        len_bytes: usize,
+        file_blocks: usize,
+        waited: Duration,
+    ) -> bool {
         let memory_bytes = self.dirty.pool().dirty_bytes();
         if self.health.has_stopped() || self.marks.has_room_for_all(memory_bytes) {
             return true;

@@ -24,8 +24,9 @@ use sfs_device::BLOCK_SIZE;
 /// Divisor of the write buffer: one such part is written back at a time.
 const WRITE_BACK_PARTS: usize = 8;
 
-/// Wait after which a write need not stay within the share of its file: many small writers do not starve a large one.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Wait after which a write need not stay within the share of its file: many small writers do not starve a large one. So long that
+/// such writes do not take the room of the small ones on a slow device.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Number of blocks, written without finding as much garbage, at which a writer has to clean.
 const CLEAN_DEBT_BLOCKS: u64 = 64;

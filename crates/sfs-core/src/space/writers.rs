@@ -214,7 +214,7 @@ impl SpaceControl {
     /// victims. Returns whether to go on.
     fn finish_step_of_writer(&self, round: &mut CleaningRound) -> StepResult<bool> {
         if !round.is_empty() {
-            self.commit_round(&mut self.log.lock(), round)
+            self.commit_round_in_parts(round)
         } else if self.metadata.read().usage.releasable_count() > 0 {
             self.release_drained_segments(&mut self.log.lock())
         } else {

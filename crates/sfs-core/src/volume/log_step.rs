@@ -11,9 +11,10 @@ use super::Volume;
 use crate::Result;
 
 impl Volume {
-    /// Returns whether [`Volume::log_step`] has work. That is so whenever a write has no room.
+    /// Returns whether [`Volume::log_step`] has work. That is so whenever a write has no room, and never once writing has stopped.
     pub fn is_log_work_due(&self) -> bool {
-        !self.health.is_read_only() && self.space.is_log_work_due()
+        let may_write = !self.health.is_read_only() && !self.health.has_stopped();
+        may_write && self.space.is_log_work_due()
     }
 
     /// Does a bounded part of the work on the log that is due: writes back up to an eighth of the write buffer, and makes

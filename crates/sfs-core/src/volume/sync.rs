@@ -134,9 +134,7 @@ impl Volume {
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         let is_counted_served = match file {
             None => self.space.write_back_in_parts() && mutated(Mutant::PartsForSync),
-            Some(ino) => {
-                mutated(Mutant::AnnouncedForServed) && self.log.syncs.is_announced(ino)
-            }
+            Some(ino) => mutated(Mutant::AnnouncedForServed) && self.log.syncs.is_announced(ino),
         };
         if is_counted_served {
             return self.log.flush(&mut self.log.lock());

@@ -60,7 +60,10 @@ impl Handler for Gate {
         let mut state = self.state.lock();
         match &request.operation {
             FuseOperation::Write(write) => {
-                assert!(write.data.iter().all(|byte| *byte == request.unique as u8), "its own data");
+                assert!(
+                    write.data.iter().all(|byte| *byte == request.unique as u8),
+                    "its own data"
+                );
                 state.answered.entry(request.node).or_default().push(request.unique);
                 // As a full volume does now and then.
                 if request.unique % 7 == 0 {
