@@ -1,7 +1,7 @@
 //! The thread that writes to the log, and the room that writes wait for.
 //!
 //! Threads that serve requests leave batches to this thread, and wake it ([`LogWork::note`]). A write for which there is no room
-//! waits for the progress of the thread ([`LogWork::wait_for_progress`]). After a step that has written nothing no write
+//! waits for the progress of the thread ([`LogWork::wait_for_progress`]). After a step that should have written back and has written nothing no write
 //! waits: the volume itself refuses a write that would overrun its memory.
 
 use std::io;
@@ -17,17 +17,20 @@ use sfs_device::{BLOCK_SIZE, FileDevice};
 /// Time that a batch may take while programs sync: a sync waits for one batch at most.
 const BATCH_TIME: Duration = Duration::from_millis(20);
 
+/// Time that a batch may take otherwise: the first sync after a long time waits for no more.
+const BATCH_TIME_IDLE: Duration = Duration::from_millis(100);
+
 /// Smallest bound of a batch in blocks: 256 KiB. With less, a slow device would write more summaries than data.
 const BATCH_BLOCKS_MIN: usize = 64;
 
-/// Time after a sync for which batches stay short.
+/// Time after a sync for which batches are as short as for [`BATCH_TIME`].
 const SYNC_TIME: Duration = Duration::from_secs(10);
 
 /// Pause after a step that has written nothing; each further one doubles it.
 const PAUSE_STUCK: Duration = Duration::from_millis(100);
 
 /// Longest pause: a step on a full volume looks for room in vain.
-const PAUSE_STUCK_MAX: Duration = Duration::from_secs(5);
+const PAUSE_STUCK_MAX: Duration = Duration::from_secs(1);
 
 /// Longest wait of a write before it looks for room again: a batch that is built, a thaw, and the end of a file give room without
 /// notice.
@@ -43,7 +46,7 @@ pub(crate) struct LogWork {
     moved: Condvar,
     /// `true` while the thread waits for work, or is about to.
     is_idle: AtomicBool,
-    /// `true` after a step that has written nothing, and when the thread has ended.
+    /// `true` after a step that should have written back and has written nothing, and when the thread has ended.
     is_stuck: AtomicBool,
     /// Number of steps, which is also larger after each change of `is_stuck`.
     progress: AtomicU64,
@@ -88,7 +91,7 @@ impl LogWork {
         self.pace.apply(volume);
     }
 
-    /// Lets batches be long again some time after the last sync.
+    /// Lets batches be longer again some time after the last sync.
     pub(crate) fn adjust(&self, volume: &Volume) {
         self.pace.apply(volume);
     }
@@ -134,7 +137,8 @@ impl LogWork {
             // Errors are reported by the background's commit, by syncs, and by writes that overrun the memory.
             let has_written = volume.log_step().unwrap_or(false);
             state = self.state.lock();
-            self.set_stuck(!has_written);
+            // Work for changes that fails lets writes wait for no longer than before.
+            self.set_stuck(!has_written && volume.is_write_back_due());
             if has_written {
                 pause = PAUSE_STUCK;
             } else if !state.is_stopped {
@@ -185,8 +189,9 @@ impl BatchPace {
 
 /// Returns the bound of a batch in blocks, on a device that writes `speed` bytes in a second, if that is known.
 fn batch_blocks(has_synced: bool, speed: Option<u64>) -> usize {
-    let Some(speed) = speed.filter(|_| has_synced) else { return usize::MAX };
-    let bytes = u128::from(speed) * BATCH_TIME.as_millis() / 1000;
+    let Some(speed) = speed else { return usize::MAX };
+    let time = if has_synced { BATCH_TIME } else { BATCH_TIME_IDLE };
+    let bytes = u128::from(speed) * time.as_millis() / 1000;
     usize::try_from(bytes / BLOCK_SIZE as u128).unwrap_or(usize::MAX).max(BATCH_BLOCKS_MIN)
 }
 
@@ -220,7 +225,8 @@ mod tests {
 
     #[test]
     fn batches_are_short_while_programs_sync_on_a_slow_device() {
-        assert_eq!(batch_blocks(false, Some(10 << 20)), usize::MAX);
+        assert_eq!(batch_blocks(false, Some(10 << 20)), 256, "100 ms");
+        assert_eq!(batch_blocks(false, Some(1 << 20)), BATCH_BLOCKS_MIN);
         assert_eq!(batch_blocks(true, None), usize::MAX, "nothing is known of the device");
         assert_eq!(batch_blocks(true, Some(1 << 20)), BATCH_BLOCKS_MIN);
         assert_eq!(batch_blocks(true, Some(100 << 20)), 512, "20 ms");

@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Instant;
 
-use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply};
+use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Queue, Reply};
 
 use super::free_space;
 use super::fuse_shell::{FuseShell, TTL};
@@ -163,28 +163,52 @@ impl FuseShell {
 
     /// Serves `request`. The data of a read may be put into `room`, if `room` is not empty.
     pub(crate) fn reply_to(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
+        self.reply_to_parked(request, None, room)
+    }
+
+    /// Serves `request`, which has waited in `queue`.
+    pub(super) fn reply_to_parked(
+        &self,
+        request: &FuseRequest<'_>,
+        queue: Option<Queue>,
+        room: &mut [u8],
+    ) -> ReplyResult {
         match self.recorder.is_on() {
-            false => self.pass(request, room),
-            true => self.answer_recorded(request, room),
+            false => self.pass(request, queue, room),
+            true => self.answer_recorded(request, queue, room),
         }
     }
 
     /// Serves `request` as [`FuseShell::reply_to`] does, and records it.
     #[cold]
-    fn answer_recorded(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
+    fn answer_recorded(
+        &self,
+        request: &FuseRequest<'_>,
+        queue: Option<Queue>,
+        room: &mut [u8],
+    ) -> ReplyResult {
         let before = self.files_before(request);
         let begun = Instant::now();
-        let result = self.pass(request, room);
+        let result = self.pass(request, queue, room);
         self.recorder.record(begun, recorded_requests::of(request, before, &result));
         result
     }
 
     /// Serves `request` once a change may pass.
-    fn pass(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
+    fn pass(
+        &self,
+        request: &FuseRequest<'_>,
+        queue: Option<Queue>,
+        room: &mut [u8],
+    ) -> ReplyResult {
         let node = request.node;
         let change = is_change(&request.operation).then(|| self.gate.enter());
         let begun = Instant::now();
-        let outcome = self.serve(request, room);
+        let outcome = match queue {
+            Some(Queue::Syncs(ticket)) => self.serve_announced(request, ticket, room),
+            Some(Queue::WholeSyncs(ticket)) => self.sync_all_announced(ticket),
+            Some(Queue::Changes) | None => self.serve(request, room),
+        };
         if change.is_some() {
             self.log_work.note(&self.volume);
         }
@@ -193,6 +217,21 @@ impl FuseShell {
             Ok(answer) => Ok(answer),
             Err(Refusal::Failed(error)) => Err(self.errno(node, &error)),
             Err(Refusal::Errno(code)) => Err(Errno::new(code)),
+        }
+    }
+
+    /// Serves a sync of a file that was announced with `ticket`.
+    fn serve_announced(
+        &self,
+        request: &FuseRequest<'_>,
+        ticket: u64,
+        room: &mut [u8],
+    ) -> OperationResult {
+        match &request.operation {
+            FuseOperation::Fsync { handle, data_only } => {
+                self.sync_opened(request.node, *handle, *data_only, Some(ticket))
+            }
+            _ => self.serve(request, room),
         }
     }
 
@@ -229,7 +268,7 @@ impl FuseShell {
             FuseOperation::Read(read) => self.read(node, read, room),
             FuseOperation::Write(write) => self.write(request, write),
             FuseOperation::Fsync { handle, data_only } => {
-                self.sync_opened(node, *handle, *data_only)
+                self.sync_opened(node, *handle, *data_only, None)
             }
             FuseOperation::Fsyncdir { .. } => self.sync_file(node),
             FuseOperation::Syncfs => self.sync_all(),

@@ -297,7 +297,11 @@ impl FuseShell {
     /// syncs the inode if the mount options ask for it.
     pub(super) fn names_changed(&self, ino: u64) -> Result<()> {
         self.waker.note();
-        if self.sync == SyncPolicy::Never { Ok(()) } else { self.volume.sync_file(ino) }
+        if self.sync == SyncPolicy::Never {
+            return Ok(());
+        }
+        self.log_work.note_sync(&self.volume);
+        self.volume.sync_file(ino)
     }
 }
 

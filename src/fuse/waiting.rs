@@ -1,11 +1,12 @@
 //! The shell as the handler of a session: which requests are parked, and until when.
 //!
-//! A WRITE waits for room in the write buffer, and is parked where its writer would have to clean. A change waits while the mount
+//! A WRITE, and the first piece of a copy, waits for room in the write buffer, and is parked where its writer would have to clean. A change waits while the mount
 //! is frozen. An FSYNC waits while another thread holds the log; it is announced first, so that the next sync by any thread
 //! serves all that wait. No other request waits: names and reads need neither the log nor room.
 
 use std::time::Duration;
 
+use sfs_core::COPY_PIECE_LEN_MAX;
 use sfs_device::BLOCK_SIZE;
 use sfs_fuse::{FuseOperation, FuseRequest, Handler, Queue, WaitingChange};
 
@@ -19,15 +20,12 @@ impl FuseShell {
         if self.queue_for(request) != Some(Queue::Changes) {
             return;
         }
-        let data_len = match &request.operation {
-            FuseOperation::Write(write) => write.data.len(),
-            _ => 0,
-        };
+        let (node, data_len) = data_target(request).unwrap_or((request.node, 0));
         let since = std::time::Instant::now();
         loop {
             let seen = self.progress();
             let waited = since.elapsed();
-            if self.may_go_on(&WaitingChange { node: request.node, data_len, waited }) {
+            if self.may_go_on(&WaitingChange { node, data_len, waited }) {
                 return;
             }
             self.wait_for_progress(seen);
@@ -47,12 +45,17 @@ impl FuseShell {
             return None;
         }
         self.log_work.note_sync(&self.volume);
-        if !self.volume.is_log_busy() {
+        if !self.volume.is_log_busy() && !self.volume.is_sync_long(ino) {
             return None;
         }
-        self.volume.announce_sync(ino);
-        Some(Queue::Syncs)
+        Some(Queue::Syncs(self.volume.announce_sync(ino)))
     }
+}
+
+/// Returns the inode whose data `request` writes, with the number of bytes that must have room: the first piece of a copy.
+fn data_target(request: &FuseRequest<'_>) -> Option<(u64, usize)> {
+    let (node, len) = request.data_target()?;
+    Some((node, len.min(COPY_PIECE_LEN_MAX as usize)))
 }
 
 impl Handler for FuseShell {
@@ -62,15 +65,30 @@ impl Handler for FuseShell {
         self.reply_to(request, room)
     }
 
+    fn answer_parked(
+        &self,
+        request: &FuseRequest<'_>,
+        queue: Queue,
+        room: &mut [u8],
+    ) -> ReplyResult {
+        self.reply_to_parked(request, Some(queue), room)
+    }
+
     fn queue_for(&self, request: &FuseRequest<'_>) -> Option<Queue> {
         let operation = &request.operation;
         match operation {
             _ if self.gate.is_closed() && is_change(operation) => Some(Queue::Changes),
-            FuseOperation::Write(write) => self.queue_for_write(request.node, write.data.len()),
+            FuseOperation::Write(_) | FuseOperation::CopyFileRange(_) => {
+                let (node, data_len) = data_target(request)?;
+                self.queue_for_write(node, data_len)
+            }
             FuseOperation::Fsync { .. } | FuseOperation::Fsyncdir { .. } => {
                 self.queue_for_sync(request.node)
             }
-            FuseOperation::Syncfs => Some(Queue::WholeSyncs),
+            FuseOperation::Syncfs => {
+                self.log_work.note_sync(&self.volume);
+                Some(Queue::WholeSyncs(self.volume.announce_sync_all()))
+            }
             _ => None,
         }
     }
@@ -80,7 +98,7 @@ impl Handler for FuseShell {
             && (change.data_len == 0
                 || self.log_work.may_write(
                     &self.volume,
-                    (change.node, change.data_len),
+                    (change.node, change.data_len.min(COPY_PIECE_LEN_MAX as usize)),
                     change.waited,
                 ))
     }

@@ -72,6 +72,7 @@ use crate::recovery::Recovery;
 use crate::request::{AccessTimePolicy, VolumeOptions};
 use crate::space::SpaceControl;
 use crate::wear::WearRecorder;
+pub use copy::COPY_PIECE_LEN_MAX;
 pub use resize::{ResizeError, Resized};
 use schedule::Schedule;
 pub use scrub::Scrub;

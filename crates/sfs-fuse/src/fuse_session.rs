@@ -19,8 +19,8 @@ use crate::channels::fuse_channel::{FuseChannel, MessageBuffer};
 use crate::channels::notifier::Notifier;
 use crate::channels::uring_slot::UringSlot;
 use crate::channels::uring_slots::{self, NoUring};
-use crate::handler::{AtOnce, Handler, Queue};
-use crate::parked::{EndOnDrop, Parked};
+use crate::handler::{AtOnce, Handler};
+use crate::parked::{EndOnDrop, Parked, QueueName};
 use crate::protocol::abi::{self, InitOut, opcode};
 use crate::protocol::errno::Errno;
 use crate::protocol::fuse_request::{FuseRequest, split_header};
@@ -123,10 +123,10 @@ impl FuseSession {
     ///
     /// If `handler` has panicked, after the other threads have ended.
     pub fn serve(self, handler: &impl Handler, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {
-        let parked = Parked::new(self.agreed.max_write, self.parked_bytes_max);
-        let worker = Server { agreed: &self.agreed, handler, parked: &parked };
         let slots = self.slots.unwrap_or_default();
         let more = if slots.is_empty() { self.threads - 1 } else { 0 };
+        let parked = Parked::new(self.agreed.max_write, self.parked_bytes_max, 1 + more);
+        let worker = Server { agreed: &self.agreed, handler, parked: &parked };
         let another = |_| self.channel.another().map(Arc::new);
         let channels = (0..more).map(another).collect::<io::Result<Vec<_>>>()?;
         let has_rings = !slots.is_empty();
@@ -188,10 +188,10 @@ impl FuseSession {
 }
 
 /// Names of the threads of the queues.
-const QUEUES: [(&str, Queue); 3] = [
-    ("fuse-changes", Queue::Changes),
-    ("fuse-syncs", Queue::Syncs),
-    ("fuse-syncfs", Queue::WholeSyncs),
+const QUEUES: [(&str, QueueName); 3] = [
+    ("fuse-changes", QueueName::Changes),
+    ("fuse-syncs", QueueName::Syncs),
+    ("fuse-syncfs", QueueName::WholeSyncs),
 ];
 
 /// Waits for all threads, and returns their first error and their first panic.

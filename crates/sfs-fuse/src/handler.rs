@@ -12,17 +12,18 @@ pub enum Queue {
     /// Changes that wait until [`Handler::may_go_on`]: in order for each inode, and in turn for different inodes.
     Changes,
     /// Syncs of files, in order. The thread of the queue may wait in [`Handler::answer`].
-    Syncs,
+    /// The number is the handler's, for [`Handler::answer_parked`].
+    Syncs(u64),
     /// Syncs of the filesystem, in order, likewise.
-    WholeSyncs,
+    WholeSyncs(u64),
 }
 
 /// Change that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingChange {
-    /// Inode of the request.
+    /// Inode that is changed.
     pub node: u64,
-    /// Length of the data in bytes; 0 for a request other than a write.
+    /// Length of the data in bytes as [`FuseRequest::data_target`] has it; 0 for a request without data.
     pub data_len: usize,
     /// Time for which the request has waited as the first of its inode.
     pub waited: Duration,
@@ -45,8 +46,23 @@ pub trait Handler: Sync {
         room: &mut [u8],
     ) -> Result<Reply<Self::Bytes>, Errno>;
 
+    /// Returns the reply to `request`, which has waited in `queue`.
+    ///
+    /// # Errors
+    ///
+    /// The error number to reply with.
+    fn answer_parked(
+        &self,
+        request: &FuseRequest<'_>,
+        queue: Queue,
+        room: &mut [u8],
+    ) -> Result<Reply<Self::Bytes>, Errno> {
+        let _ = queue;
+        self.answer(request, room)
+    }
+
     /// Returns the queue in which `request` has to wait; `None` if it can be answered at once. Called once for a request, before
-    /// [`Handler::answer`].
+    /// [`Handler::answer`] or [`Handler::answer_parked`].
     fn queue_for(&self, request: &FuseRequest<'_>) -> Option<Queue>;
 
     /// Returns whether a change can be answered now. Called with a lock of the queue held, so it must not wait.

@@ -16,7 +16,11 @@ use crate::channels::fuse_channel::{FuseChannel, MessageBuffer};
 use crate::handler::{Handler, Queue, WaitingChange};
 
 /// Longest message that is copied to memory of its own length. A longer one keeps the buffer that it was read into.
-const COPIED_BYTES_MAX: usize = 64 << 10;
+const COPIED_BYTES_MAX: usize = 512 << 10;
+
+/// Factor of the bound for the last serving thread that does not wait: it waits later than the others, so that a frozen mount
+/// still reads.
+const LAST_THREAD_FACTOR: usize = 4;
 
 /// Maximum number of buffers that are kept for the next messages.
 const SPARE_BUFFERS_MAX: usize = 8;
@@ -29,6 +33,7 @@ pub(crate) struct ParkedMessage {
     pub(crate) buffer: MessageBuffer,
     pub(crate) len: usize,
     pub(crate) channel: Arc<FuseChannel>,
+    pub(crate) queue: Queue,
     node: u64,
     data_len: usize,
     /// Time since when the message is the first of its inode, or is parked.
@@ -53,9 +58,30 @@ pub(crate) struct Parked {
     whole_syncs: SyncQueue,
     spare: Mutex<Vec<MessageBuffer>>,
     max_write: u32,
-    /// Maximum number of bytes that parked messages occupy.
+    /// Number of bytes of parked messages from which serving threads wait, all but the last.
     bytes_max: usize,
     bytes: AtomicUsize,
+    /// Number of serving threads that may wait while another one reads.
+    threads_to_spare: usize,
+    /// Number of serving threads that wait.
+    waiting_threads: AtomicUsize,
+}
+
+/// Queue by its thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum QueueName {
+    Changes,
+    Syncs,
+    WholeSyncs,
+}
+
+/// Serving thread that waits.
+pub(crate) struct WaitingThread<'a>(&'a AtomicUsize);
+
+impl Drop for WaitingThread<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
@@ -74,8 +100,9 @@ struct SyncQueue {
 }
 
 impl Parked {
-    /// Returns empty queues for messages with writes of up to `max_write` bytes, which occupy up to `bytes_max` bytes together.
-    pub(crate) fn new(max_write: u32, bytes_max: usize) -> Self {
+    /// Returns empty queues for messages with writes of up to `max_write` bytes, which have about `bytes_max` bytes together, of a
+    /// session with `threads` serving threads.
+    pub(crate) fn new(max_write: u32, bytes_max: usize, threads: usize) -> Self {
         Self {
             changes: Mutex::default(),
             changes_moved: Condvar::new(),
@@ -86,6 +113,8 @@ impl Parked {
             max_write,
             bytes_max,
             bytes: AtomicUsize::new(0),
+            threads_to_spare: threads.saturating_sub(1),
+            waiting_threads: AtomicUsize::new(0),
         }
     }
 
@@ -104,19 +133,32 @@ impl Parked {
         (buffer, len): (&mut MessageBuffer, usize),
         channel: &Arc<FuseChannel>,
     ) -> bool {
-        if self.bytes.load(Ordering::Relaxed) >= self.bytes_max {
+        if data_len > 0 && !self.has_memory() {
             return false;
         }
         let Ok(taken) = self.take(buffer, len) else { return false };
-        self.bytes.fetch_add(taken.byte_count(), Ordering::Relaxed);
+        self.bytes.fetch_add(len, Ordering::Relaxed);
         let (channel, since) = (channel.clone(), Instant::now());
-        let message = ParkedMessage { buffer: taken, len, channel, node, data_len, since };
+        let message = ParkedMessage { buffer: taken, len, channel, queue, node, data_len, since };
         match queue {
             Queue::Changes => self.add_change(message),
-            Queue::Syncs => self.syncs.add(message),
-            Queue::WholeSyncs => self.whole_syncs.add(message),
+            Queue::Syncs(_) => self.syncs.add(message),
+            Queue::WholeSyncs(_) => self.whole_syncs.add(message),
         }
         true
+    }
+
+    /// Notes that a serving thread waits, as long as the returned value lives.
+    pub(crate) fn note_waiting_thread(&self) -> WaitingThread<'_> {
+        self.waiting_threads.fetch_add(1, Ordering::Relaxed);
+        WaitingThread(&self.waiting_threads)
+    }
+
+    /// Returns whether one more message with data may be parked. Other messages are short, and always may.
+    fn has_memory(&self) -> bool {
+        let is_last = self.waiting_threads.load(Ordering::Relaxed) >= self.threads_to_spare;
+        let factor = if is_last { LAST_THREAD_FACTOR } else { 1 };
+        self.bytes.load(Ordering::Relaxed) < self.bytes_max.saturating_mul(factor)
     }
 
     fn take(&self, buffer: &mut MessageBuffer, len: usize) -> io::Result<MessageBuffer> {
@@ -167,17 +209,19 @@ impl Parked {
         }
     }
 
-    /// Waits for the next sync of `queue`; `None` at the end.
-    pub(crate) fn next_sync(&self, queue: Queue) -> Option<ParkedMessage> {
-        match queue {
-            Queue::WholeSyncs => self.whole_syncs.next(),
-            Queue::Syncs | Queue::Changes => self.syncs.next(),
-        }
+    /// Waits for the next sync of a file; `None` at the end.
+    pub(crate) fn next_sync(&self) -> Option<ParkedMessage> {
+        self.syncs.next()
+    }
+
+    /// Waits for the next sync of the filesystem; `None` at the end.
+    pub(crate) fn next_whole_sync(&self) -> Option<ParkedMessage> {
+        self.whole_syncs.next()
     }
 
     /// Takes back the memory of a message that was answered.
     pub(crate) fn recycle(&self, message: ParkedMessage) {
-        self.bytes.fetch_sub(message.buffer.byte_count(), Ordering::Relaxed);
+        self.bytes.fetch_sub(message.len, Ordering::Relaxed);
         if message.len > COPIED_BYTES_MAX {
             let mut spare = self.spare.lock();
             if spare.len() < SPARE_BUFFERS_MAX {

@@ -8,7 +8,7 @@ use crate::channels::cpu_affinity::CpuAffinity;
 use crate::channels::fuse_channel::{FuseChannel, MessageBuffer};
 use crate::channels::uring_slot::UringSlot;
 use crate::handler::{Handler, Queue, WaitingChange};
-use crate::parked::Parked;
+use crate::parked::{Parked, QueueName};
 use crate::protocol::abi::opcode;
 use crate::protocol::argument_reader::Malformed;
 use crate::protocol::errno::Errno;
@@ -51,24 +51,26 @@ impl<H: Handler> Server<'_, H> {
                 continue;
             };
             if !self.parked.add(queue, (node, data_len), (&mut buffer, len), channel) {
+                let _waiting = self.parked.note_waiting_thread();
                 self.wait(queue, node, data_len);
-                self.reply_later(channel, &mut buffer, len)?;
+                self.reply_parked(channel, queue, (&mut buffer, len))?;
             }
         }
         Ok(())
     }
 
     /// Serves the requests of a queue to its end.
-    pub(crate) fn serve_queue(&self, queue: Queue) -> io::Result<()> {
+    pub(crate) fn serve_queue(&self, queue: QueueName) -> io::Result<()> {
         let next = || match queue {
-            Queue::Changes => self.parked.next_change(self.handler),
-            Queue::Syncs | Queue::WholeSyncs => self.parked.next_sync(queue),
+            QueueName::Changes => self.parked.next_change(self.handler),
+            QueueName::Syncs => self.parked.next_sync(),
+            QueueName::WholeSyncs => self.parked.next_whole_sync(),
         };
         let mut outcome = Ok(());
         while let Some(mut message) = next() {
-            let (channel, len) = (message.channel.clone(), message.len);
+            let (channel, queue, len) = (message.channel.clone(), message.queue, message.len);
             // The others are served after an error as well: their data would be lost.
-            outcome = outcome.and(self.reply_later(&channel, &mut message.buffer, len));
+            outcome = outcome.and(self.reply_parked(&channel, queue, (&mut message.buffer, len)));
             self.parked.recycle(message);
         }
         outcome
@@ -78,14 +80,12 @@ impl<H: Handler> Server<'_, H> {
     /// same inode that wait.
     fn queue_for(&self, decoded: &Decoded<'_>) -> Option<(Queue, u64, usize)> {
         let request = decoded.as_ref().ok()?;
-        let data_len = match &request.operation {
-            FuseOperation::Write(write) => Some(write.data.len()),
-            _ => None,
-        };
-        let is_behind = || data_len.is_some() && self.parked.has_changes_of(request.node);
+        let target = request.data_target();
+        let is_behind = || target.is_some_and(|(node, _)| self.parked.has_changes_of(node));
         let queue =
             self.handler.queue_for(request).or_else(|| is_behind().then_some(Queue::Changes));
-        Some((queue?, request.node, data_len.unwrap_or(0)))
+        let (node, data_len) = target.unwrap_or((request.node, 0));
+        Some((queue?, node, data_len))
     }
 
     /// Waits until a change may go on.
@@ -101,15 +101,17 @@ impl<H: Handler> Server<'_, H> {
         }
     }
 
-    /// Answers the message of `len` bytes in `buffer`, which has waited.
-    fn reply_later(
+    /// Answers the message of `len` bytes in `buffer`, which has waited in `queue`.
+    fn reply_parked(
         &self,
         channel: &FuseChannel,
-        buffer: &mut MessageBuffer,
-        len: usize,
+        queue: Queue,
+        (buffer, len): (&mut MessageBuffer, usize),
     ) -> io::Result<()> {
         let (bytes, room) = buffer.message(len);
-        self.reply(channel, FuseRequest::decode(bytes, self.agreed.flags), bytes, room)
+        let decoded = FuseRequest::decode(bytes, self.agreed.flags);
+        let handled = self.handle(decoded, Some(queue), bytes, room)?;
+        send(channel, handled, room)
     }
 
     fn reply(
@@ -119,11 +121,8 @@ impl<H: Handler> Server<'_, H> {
         bytes: &[u8],
         room: &mut [u8],
     ) -> io::Result<()> {
-        if let Some((unique, outcome)) = self.handle(decoded, bytes, room)? {
-            let sent = channel.send(&mut Message::reply(unique, &outcome, room));
-            sent.or_else(|_| channel.send(&mut rejected(unique)))?;
-        }
-        Ok(())
+        let handled = self.handle(decoded, None, bytes, room)?;
+        send(channel, handled, room)
     }
 
     /// Serves the requests of one ring.
@@ -136,10 +135,11 @@ impl<H: Handler> Server<'_, H> {
                     if let (Some(affinity), Ok(request)) = (&mut affinity, &decoded) {
                         affinity.note(&request.operation);
                     }
-                    if let Some((queue, node, data_len)) = self.queue_for(&decoded) {
+                    let waits = self.queue_for(&decoded);
+                    if let Some((queue, node, data_len)) = waits {
                         self.wait(queue, node, data_len);
                     }
-                    self.handle(decoded, bytes, room)?
+                    self.handle(decoded, waits.map(|(queue, ..)| queue), bytes, room)?
                 }
                 Err(malformed) => return Err(invalid_data(malformed)),
             };
@@ -165,6 +165,7 @@ impl<H: Handler> Server<'_, H> {
     fn handle(
         &self,
         decoded: Decoded<'_>,
+        waited_in: Option<Queue>,
         bytes: &[u8],
         room: &mut [u8],
     ) -> io::Result<Option<(u64, HandlerResult<H::Bytes>)>> {
@@ -172,7 +173,11 @@ impl<H: Handler> Server<'_, H> {
             Ok(request) => request,
             Err(malformed) => return Ok(refusal(bytes, malformed)?.map(|(u, e)| (u, Err(e)))),
         };
-        let outcome = match self.handler.answer(&request, room) {
+        let outcome = match waited_in {
+            None => self.handler.answer(&request, room),
+            Some(queue) => self.handler.answer_parked(&request, queue, room),
+        };
+        let outcome = match outcome {
             Ok(Reply::InPlace(len)) if len > room.len() => Err(Errno::new(libc::EIO)),
             outcome => outcome,
         };
@@ -182,6 +187,19 @@ impl<H: Handler> Server<'_, H> {
         let is_answered = request.operation.is_answered() || is_refused_interrupt;
         Ok(is_answered.then_some((request.unique, outcome)))
     }
+}
+
+/// Sends the reply of a request that has one.
+fn send<B: AsRef<[u8]>>(
+    channel: &FuseChannel,
+    handled: Option<(u64, HandlerResult<B>)>,
+    room: &[u8],
+) -> io::Result<()> {
+    if let Some((unique, outcome)) = handled {
+        let sent = channel.send(&mut Message::reply(unique, &outcome, room));
+        sent.or_else(|_| channel.send(&mut rejected(unique)))?;
+    }
+    Ok(())
 }
 
 /// Returns the reply in place of a reply that the kernel rejects, for example because of its

@@ -43,20 +43,21 @@ impl SpaceControl {
     }
 
     /// Returns whether dirty data should be written back. That is so whenever a write has no room.
-    fn is_write_back_due(&self) -> bool {
+    pub(crate) fn is_write_back_due(&self) -> bool {
         let memory_bytes = self.dirty.pool().dirty_bytes();
         self.marks.is_high(self.dirty.block_count(), memory_bytes)
             || !self.marks.has_room_for_all(memory_bytes)
     }
 
-    /// Does a part of the work that is due. Returns whether anything was written.
+    /// Does a part of the work that is due. Returns whether anything was written. An error of the work for changes does not
+    /// keep dirty data from being written back, and is returned only if nothing was.
     pub(crate) fn log_step(&self) -> Result<bool> {
         self.health.check_running()?;
         let mut log = self.log.lock();
         let before = log.next_sequence;
-        if self.log_work.is_asked.swap(false, Ordering::Acquire) {
-            self.work_for_changes(&mut log)?;
-        }
+        let is_asked = self.log_work.is_asked.swap(false, Ordering::Acquire);
+        let worked = if is_asked { self.work_for_changes(&mut log) } else { Ok(()) };
+        let before_write_back = log.next_sequence;
         // Another thread may have written back while this one waited for the log.
         if self.is_write_back_due() {
             let selection = Selection::Largest(self.blocks_at_once());
@@ -64,15 +65,18 @@ impl SpaceControl {
             let outcome = self.commit_with_retries(&mut log, &selection, attempts);
             outcome.map_err(StepError::into_user_error)?;
         }
+        if log.next_sequence == before_write_back {
+            worked?;
+        }
         Ok(log.next_sequence != before || !self.is_log_work_due())
     }
 
     /// Returns the maximum number of blocks that are written under one hold of the log.
-    pub(super) fn batch_blocks(&self) -> usize {
+    pub(crate) fn batch_blocks(&self) -> usize {
         self.log_work.batch_blocks.load(Ordering::Relaxed)
     }
 
-    fn blocks_at_once(&self) -> usize {
+    pub(super) fn blocks_at_once(&self) -> usize {
         self.marks.write_back_blocks().min(self.batch_blocks())
     }
 

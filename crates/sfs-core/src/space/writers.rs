@@ -143,10 +143,11 @@ impl SpaceControl {
 
     /// Writes dirty data back when the write buffer passes a mark: see `throttle`.
     pub(crate) fn throttle_writer(&self) -> Result<()> {
+        if self.limits.has_log_thread {
+            return self.shrink_overrun();
+        }
         let pool = self.dirty.pool();
-        if !self.marks.is_high(self.dirty.block_count(), pool.dirty_bytes())
-            || self.limits.has_log_thread && !self.is_overrun()
-        {
+        if !self.marks.is_high(self.dirty.block_count(), pool.dirty_bytes()) {
             return Ok(());
         }
         let must_wait = self.marks.is_full(pool.dirty_bytes());
@@ -167,6 +168,27 @@ impl SpaceControl {
                 return Ok(());
             }
         }
+    }
+
+    /// Writes dirty data back while twice the write buffer is in use, one batch under each hold of the log.
+    fn shrink_overrun(&self) -> Result<()> {
+        while self.is_overrun() {
+            let mut log = self.log.lock();
+            // Another thread may have written back while this one waited.
+            if !self.is_overrun() {
+                break;
+            }
+            let before = self.dirty.block_count();
+            let selection = Selection::Largest(self.blocks_at_once());
+            let outcome = self.commit_with_retries(&mut log, &selection, NODE_READS_MAX);
+            if self.is_overrun() || self.health.has_stopped() {
+                outcome.map_err(StepError::into_user_error)?;
+            }
+            if self.dirty.block_count() >= before {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Cleans for the `blocks` that a writer has put into the write buffer, if segments are short: until as much garbage

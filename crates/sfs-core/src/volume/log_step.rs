@@ -56,9 +56,27 @@ impl Volume {
         self.space.owes_cleaning(blocks)
     }
 
-    /// Announces a sync of file `ino` that follows, so that the next sync by any thread includes the file.
-    pub fn announce_sync(&self, ino: u64) {
-        let _served_by_any_later_generation = self.log.syncs.join(Some(ino));
+    /// Announces a sync of file `ino` that follows, so that the next sync by any thread includes the file. Returns the ticket
+    /// for [`Volume::sync_announced_after`].
+    pub fn announce_sync(&self, ino: u64) -> u64 {
+        self.log.syncs.join(Some(ino))
+    }
+
+    /// Returns the ticket of a sync of everything that follows, for [`Volume::sync_all_announced`].
+    pub fn announce_sync_all(&self) -> u64 {
+        self.log.syncs.announce_whole()
+    }
+
+    /// Returns whether a sync of file `ino` would write more than one batch.
+    pub fn is_sync_long(&self, ino: u64) -> bool {
+        let Some(file) = self.inodes.find(ino) else { return false };
+        // A batch that is being built has the data of its files locked.
+        file.try_data().is_none_or(|data| data.dirty.len() > self.space.batch_blocks())
+    }
+
+    /// Returns whether dirty data should be written back by [`Volume::log_step`]: only then does a write wait for it.
+    pub fn is_write_back_due(&self) -> bool {
+        !self.health.has_stopped() && self.space.is_write_back_due()
     }
 
     /// Returns whether a sync would have to wait for a batch or a checkpoint of another thread.

@@ -7,7 +7,7 @@ use sfs_device::RamDevice;
 
 use crate::Volume;
 use crate::fixture::{BLOCKS, NOW, create, new_volume, put};
-use crate::request::{VolumeOptions, Work};
+use crate::request::{Caller, VolumeOptions, Work, WriteMode};
 
 const BUFFER_BLOCKS: usize = 256;
 const MIB: usize = 1 << 20;
@@ -119,15 +119,104 @@ fn a_volume_that_has_stopped_lets_no_write_wait() {
 fn announced_syncs_share_a_commit() {
     let volume = volume_with_thread();
     let files: Vec<u64> = (0..8).map(|n| create(&volume, &format!("file-{n}"))).collect();
-    for file in &files {
+    let stream = create(&volume, "stream");
+    let announced = files.iter().map(|file| {
         fill(&volume, *file, 1);
-        volume.announce_sync(*file);
+        volume.announce_sync(*file)
+    });
+    let tickets: Vec<u64> = announced.collect();
+    let before = volume.counters();
+    for (file, ticket) in files.iter().zip(tickets) {
+        // A stream goes on beside the syncs, so that the log is never without something to flush.
+        fill(&volume, stream, 4);
+        volume.sync_announced_after(*file, (ticket, false), &mut 0).expect("RAM does not fail");
     }
+    let after = volume.counters();
+    assert_eq!(after.commits, before.commits + 1);
+    assert_eq!(after.data_bytes - before.data_bytes, 8 * 4096, "the stream was not synced");
+    fill(&volume, files[0], 1);
+    volume.sync_file(files[0]).expect("RAM does not fail");
+    assert!(volume.counters().commits > after.commits, "a later sync has a generation of its own");
+}
+
+/// A sync that no other has served writes what the file has then, and a served one writes nothing.
+#[test]
+fn an_announced_sync_includes_what_is_changed_before_its_answer() {
+    let volume = volume_with_thread();
+    let file = create(&volume, "file");
+    fill(&volume, file, 1);
+    let ticket = volume.announce_sync(file);
+    volume.sync_file(file).expect("RAM does not fail");
+    let later = volume.announce_sync(file);
+    assert!(later > ticket);
+    fill(&volume, file, 2);
+    volume.sync_announced_after(file, (later, true), &mut 0).expect("RAM does not fail");
     let before = volume.counters().commits;
-    for file in &files {
-        volume.sync_file(*file).expect("RAM does not fail");
+    volume.sync_announced_after(file, (later, false), &mut 0).expect("RAM does not fail");
+    volume.sync_data_after(file, &mut 0).expect("RAM does not fail");
+    assert_eq!(volume.counters().commits, before, "everything was durable");
+}
+
+/// A sync of everything serves those that were announced before it began, and no later one.
+#[test]
+fn one_sync_of_everything_serves_all_that_wait() {
+    let volume = volume_with_thread();
+    let file = create(&volume, "file");
+    let tickets = [volume.announce_sync_all(), volume.announce_sync_all()];
+    let mut commits = vec![volume.counters().commits];
+    for ticket in tickets {
+        fill(&volume, file, 1);
+        volume.sync_all_announced(ticket).expect("RAM does not fail");
+        commits.push(volume.counters().commits);
     }
-    assert_eq!(volume.counters().commits, before + 1);
+    assert_eq!([commits[1] - commits[0], commits[2] - commits[1]], [1, 0]);
+    let later = volume.announce_sync_all();
+    volume.sync_all_announced(later).expect("RAM does not fail");
+    assert_eq!(volume.counters().commits, commits[2] + 1);
+}
+
+/// Regression: a copy took twice the write buffer before it waited for the log.
+#[test]
+fn a_copy_stops_where_the_buffer_has_no_room() {
+    let volume = volume_with_thread();
+    let (source, target) = (create(&volume, "source"), create(&volume, "target"));
+    for part in 0..2 {
+        put(&volume, source, part * BUFFER_BLOCKS as u64, BUFFER_BLOCKS, 1).expect("space");
+        volume.sync_all().expect("RAM does not fail");
+    }
+    let len = 2 * MIB as u64;
+    let mut copied = 0;
+    let mut calls = 0;
+    while copied < len {
+        let before = volume.counters().device_bytes_written;
+        let mode = WriteMode::default();
+        let (from, to) = ((source, copied), (target, copied));
+        let caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
+        copied += volume.copy_range(from, to, len - copied, mode, &caller).expect("a copy");
+        assert_eq!(volume.counters().device_bytes_written, before, "the copy wrote a batch");
+        calls += 1;
+        while volume.is_log_work_due() {
+            assert!(volume.log_step().expect("RAM does not fail"));
+        }
+    }
+    assert_eq!((copied, calls), (len, 2));
+}
+
+/// Beyond the last mark a writer writes one batch at a time, until the buffer has room again.
+#[test]
+fn a_writer_beyond_the_last_mark_writes_bounded_batches() {
+    let volume = volume_with_thread();
+    let file = create(&volume, "file");
+    volume.bound_batches(16);
+    let before = volume.counters().data_bytes;
+    let mut taken = 0;
+    while volume.counters().data_bytes == before {
+        put(&volume, file, taken, 1, 1).expect("space");
+        taken += 1;
+    }
+    let written = volume.counters().data_bytes - before;
+    assert!(taken as usize > BUFFER_BLOCKS * 3 / 2, "{taken} blocks were taken");
+    assert!((4096..=32 * 4096).contains(&written), "{written} bytes");
 }
 
 /// A change of metadata leaves the delta to the thread, until twice as many changes wait.

@@ -39,11 +39,6 @@ impl MessageBuffer {
         Ok(copy)
     }
 
-    /// Returns the number of bytes that this memory occupies at most.
-    pub(crate) fn byte_count(&self) -> usize {
-        self.0.len() * PAGE_SIZE
-    }
-
     fn memory(&mut self) -> &mut [u8] {
         &mut self.0.as_mut_bytes()[PAGE_SIZE - FIXED_LEN..]
     }

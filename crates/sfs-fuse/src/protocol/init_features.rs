@@ -141,7 +141,8 @@ pub struct SessionConfig {
     pub rings: bool,
     /// With rings, replaces `max_background` and `congestion_threshold`.
     pub background_of_rings: Option<(u16, u16)>,
-    /// Maximum number of bytes that parked requests occupy; beyond it, serving threads wait.
+    /// Number of bytes of parked requests from which serving threads wait with the next write: the last thread from four times as
+    /// many.
     pub parked_bytes_max: usize,
 }
 

@@ -38,6 +38,8 @@ struct State {
     /// Numbers of the writes that were answered, by inode.
     answered: HashMap<u64, Vec<u64>>,
     syncs: usize,
+    /// Number with which the present sync was parked.
+    ticket: Option<u64>,
 }
 
 impl Gate {
@@ -72,6 +74,7 @@ impl Handler for Gate {
                 Ok(Reply::Written(write.data.len() as u32))
             }
             FuseOperation::Fsync { .. } => {
+                assert_eq!(state.ticket.take(), Some(request.unique), "the number of the queue");
                 while !state.is_open {
                     self.moved.wait(&mut state);
                 }
@@ -83,10 +86,22 @@ impl Handler for Gate {
         }
     }
 
+    fn answer_parked(
+        &self,
+        request: &FuseRequest<'_>,
+        queue: Queue,
+        room: &mut [u8],
+    ) -> Result<Reply<Vec<u8>>, Errno> {
+        if let Queue::Syncs(ticket) = queue {
+            self.state.lock().ticket = Some(ticket);
+        }
+        self.answer(request, room)
+    }
+
     fn queue_for(&self, request: &FuseRequest<'_>) -> Option<Queue> {
         match &request.operation {
             FuseOperation::Write(_) => (!self.has_room(request.node)).then_some(Queue::Changes),
-            FuseOperation::Fsync { .. } => Some(Queue::Syncs),
+            FuseOperation::Fsync { .. } => Some(Queue::Syncs(request.unique)),
             _ => None,
         }
     }
@@ -163,7 +178,7 @@ fn session(parked_bytes_max: usize) -> (Kernel, Arc<Gate>, JoinHandle<io::Result
     (kernel, gate, serving)
 }
 
-/// Returns the length of write `number`: every tenth keeps the buffer that it was read into.
+/// Returns the length of write `number`.
 fn len_of(number: u64) -> usize {
     if number.is_multiple_of(10) { 100_000 } else { 3 }
 }
@@ -241,15 +256,37 @@ fn syncs_wait_in_their_own_thread() {
 /// Where parked requests have used their memory the serving thread waits, and nothing is lost.
 #[test]
 fn without_memory_the_serving_thread_waits() {
-    let (kernel, gate, serving) = session(40_000);
-    for number in 1..=6 {
-        kernel.send_write(number, number, 3);
+    // The only thread is the last one: it waits from four times the bound on.
+    let (kernel, gate, serving) = session(20_000);
+    for number in 1..=4 {
+        kernel.send_write(number, number, 30_000);
     }
+    let read = abi::ReadIn { size: 100, ..abi::ReadIn::default() };
+    kernel.send(opcode::READ, (OTHER, 1), read.as_bytes());
     std::thread::sleep(Duration::from_millis(30));
     gate.open();
-    let mut numbers: Vec<u64> = (0..6).map(|_| kernel.receive().0).collect();
+    let numbers: Vec<u64> = (0..5).map(|_| kernel.receive().0).collect();
+    let place = |number| numbers.iter().position(|n| *n == number).expect("it was answered");
+    assert!(place(OTHER) > place(4), "the thread waited with the fourth write: {numbers:?}");
+    assert!((1..=4).all(|number| numbers.contains(&number)), "{numbers:?}");
+    drop(kernel);
+    serving.join().expect("no panic").expect("it was unmounted");
+}
+
+/// Messages count with their own length: a frozen mount with the smallest buffer still reads while a dozen programs write.
+#[test]
+fn parked_requests_count_with_their_length() {
+    const WRITES: u64 = 12;
+    let (kernel, gate, serving) = session(1 << 20);
+    for number in 1..=WRITES {
+        kernel.send_write(number, number, 100_000);
+    }
+    kernel.expect_free_thread();
+    assert!(gate.state.lock().answered.is_empty());
+    gate.open();
+    let mut numbers: Vec<u64> = (0..WRITES).map(|_| kernel.receive().0).collect();
     numbers.sort_unstable();
-    assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
+    assert!(numbers.into_iter().eq(1..=WRITES));
     drop(kernel);
     serving.join().expect("no panic").expect("it was unmounted");
 }
