@@ -68,7 +68,7 @@ impl Handler for Gate {
                 );
                 state.answered.entry(request.node).or_default().push(request.unique);
                 // As a full volume does now and then.
-                if request.unique % 7 == 0 {
+                if request.unique.is_multiple_of(7) {
                     return Err(Errno::new(libc::ENOSPC));
                 }
                 Ok(Reply::Written(write.data.len() as u32))
