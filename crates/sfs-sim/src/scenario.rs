@@ -5,6 +5,7 @@
 //! generator of its own, and chooses from the files that exist. Any subset of the steps is therefore a valid
 //! scenario, which shrinking needs.
 
+use std::fmt::Debug;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -56,7 +57,8 @@ const BATCH_BLOCKS_MAX: u64 = 24;
 
 /// Returns whether the log of a scenario has a thread.
 fn has_log_thread(seed: u64) -> bool {
-    seed % 4 >= 2
+    // Independent of the choice of version 1, which takes the lowest bits.
+    SplitMix64::new(!seed).one_in(2)
 }
 
 /// Draws the options of a scenario; the smallest write buffer has hardly more than a block for each group.
@@ -144,14 +146,14 @@ fn regular_files(reference: &Reference) -> Vec<u64> {
 
 /// Takes a step: a random operation, and possibly an append, a sync of a file, and background work.
 ///
-/// Calls `before` with each operation before it is performed. Each operation is chosen after the previous one
+/// Calls `before` with each operation, and each step of the thread for the log, before it is performed. Each operation is chosen after the previous one
 /// was performed, so that no deleted file is written.
 fn take_step(
     recorder: &mut RunRecorder,
     limits: &RunLimits,
     seed: u64,
     step: u32,
-    mut before: impl FnMut(&VolumeOperation),
+    mut before: impl FnMut(&dyn Debug),
 ) {
     let mut random = SplitMix64::new(seed ^ u64::from(step + 1) << 32);
     // A generator of its own, so that the operations are those of a log without a thread.
@@ -159,7 +161,7 @@ fn take_step(
     let mut perform = |recorder: &mut RunRecorder, operation: Option<VolumeOperation>| {
         if let Some(operation) = operation {
             if has_log_thread(seed) {
-                run_log_thread(recorder, &operation, &mut log_random);
+                run_log_thread(recorder, &operation, &mut log_random, &mut before);
             }
             before(&operation);
             recorder.step(&operation);
@@ -191,21 +193,27 @@ fn run_log_thread(
     recorder: &mut RunRecorder,
     operation: &VolumeOperation,
     random: &mut SplitMix64,
+    before: &mut impl FnMut(&dyn Debug),
 ) {
-    recorder.pair.volume().bound_batches(1 + random.below(BATCH_BLOCKS_MAX) as usize);
+    let blocks = 1 + random.below(BATCH_BLOCKS_MAX) as usize;
+    recorder.pair.volume().bound_batches(blocks);
     while recorder.pair.volume().is_log_work_due() && !random.one_in(3) {
+        before(&format_args!("LogStep {{ blocks: {blocks} }}"));
         recorder.log_step();
     }
     if let VolumeOperation::Write { ino, bytes, .. } = operation {
         let waited = Duration::from_secs(60 * random.below(2));
         let has_room = recorder.pair.volume().has_write_room(*ino, bytes.len(), waited);
         if !has_room && recorder.pair.volume().is_log_work_due() {
+            before(&format_args!("LogStep {{ blocks: {blocks} }}, for room"));
             recorder.log_step();
         }
     }
     let files = regular_files(&recorder.pair.reference);
     if random.one_in(ANNOUNCE_ODDS) && !files.is_empty() {
-        recorder.pair.volume().announce_sync(random.pick(&files));
+        let ino = random.pick(&files);
+        before(&format_args!("AnnounceSync {{ ino: {ino} }}"));
+        recorder.pair.volume().announce_sync(ino);
     }
 }
 
