@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use sfs_core::Volume;
 use sfs_device::{BLOCK_SIZE, FileDevice};
 
@@ -138,15 +138,35 @@ impl LogWork {
             let has_written = volume.log_step().unwrap_or(false);
             state = self.state.lock();
             // Work for changes that fails lets writes wait for no longer than before.
-            self.set_stuck(!has_written && volume.is_write_back_due());
+            let is_stuck = !has_written && volume.is_write_back_due();
+            self.set_stuck(is_stuck);
             if has_written {
                 pause = PAUSE_STUCK;
             } else if !state.is_stopped {
-                self.wake.wait_for(&mut state, pause);
+                self.pause(volume, &mut state, pause, is_stuck);
                 pause = PAUSE_STUCK_MAX.min(2 * pause);
             }
         }
         self.set_stuck(true);
+    }
+
+    /// Pauses after a step that has written nothing. Where only work for changes has failed, data that is to be written back
+    /// ends the pause.
+    fn pause(
+        &self,
+        volume: &Volume,
+        state: &mut MutexGuard<'_, State>,
+        pause: Duration,
+        is_stuck: bool,
+    ) {
+        let end = Instant::now() + pause;
+        while !state.is_stopped && (is_stuck || !volume.is_write_back_due()) {
+            let look = if is_stuck { end } else { end.min(Instant::now() + WAIT_MAX) };
+            self.wake.wait_until(state, look);
+            if Instant::now() >= end {
+                break;
+            }
+        }
     }
 
     /// Notes a step, and whether writes wait from now on. The caller holds the state.

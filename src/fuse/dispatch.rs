@@ -231,6 +231,11 @@ impl FuseShell {
             FuseOperation::Fsync { handle, data_only } => {
                 self.sync_opened(request.node, *handle, *data_only, Some(ticket))
             }
+            // A directory has no losses of its own to report.
+            FuseOperation::Fsyncdir { .. } => {
+                self.volume.sync_announced_after(request.node, (ticket, false), &mut 0)?;
+                Ok(Reply::Done)
+            }
             _ => self.serve(request, room),
         }
     }

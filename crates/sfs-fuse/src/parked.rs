@@ -63,7 +63,7 @@ pub(crate) struct Parked {
     bytes: AtomicUsize,
     /// Number of serving threads that may wait while another one reads.
     threads_to_spare: usize,
-    /// Number of serving threads that wait.
+    /// Number of serving threads that wait or park a message.
     waiting_threads: AtomicUsize,
 }
 
@@ -75,12 +75,12 @@ pub(crate) enum QueueName {
     WholeSyncs,
 }
 
-/// Serving thread that waits.
+/// Serving thread that does not read.
 pub(crate) struct WaitingThread<'a>(&'a AtomicUsize);
 
 impl Drop for WaitingThread<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -148,15 +148,15 @@ impl Parked {
         true
     }
 
-    /// Notes that a serving thread waits, as long as the returned value lives.
+    /// Notes that a serving thread waits, or parks a message, as long as the returned value lives.
     pub(crate) fn note_waiting_thread(&self) -> WaitingThread<'_> {
-        self.waiting_threads.fetch_add(1, Ordering::Relaxed);
+        self.waiting_threads.fetch_add(1, Ordering::SeqCst);
         WaitingThread(&self.waiting_threads)
     }
 
     /// Returns whether one more message with data may be parked. Other messages are short, and always may.
     fn has_memory(&self) -> bool {
-        let is_last = self.waiting_threads.load(Ordering::Relaxed) >= self.threads_to_spare;
+        let is_last = self.waiting_threads.load(Ordering::SeqCst) > self.threads_to_spare;
         let factor = if is_last { LAST_THREAD_FACTOR } else { 1 };
         self.bytes.load(Ordering::Relaxed) < self.bytes_max.saturating_mul(factor)
     }

@@ -50,8 +50,9 @@ impl<H: Handler> Server<'_, H> {
                 self.reply(channel, decoded, bytes, room)?;
                 continue;
             };
+            // Noted before the look at the memory, so that two threads do not both take the other for one that reads.
+            let _waiting = self.parked.note_waiting_thread();
             if !self.parked.add(queue, (node, data_len), (&mut buffer, len), channel) {
-                let _waiting = self.parked.note_waiting_thread();
                 self.wait(queue, node, data_len);
                 self.reply_parked(channel, queue, (&mut buffer, len))?;
             }
