@@ -1,6 +1,6 @@
 //! Freezing a mount, so that its device can be copied: `sfs-ctl freeze`.
 //!
-//! While the mount is frozen, requests that change something wait at the gate (`FreezeGate`), reading goes on, the background thread
+//! While the mount is frozen, requests that change something are parked or wait at the gate (`FreezeGate`), reading goes on, the background thread
 //! rests, and the device holds a clean volume. A freeze ends by `sfs-ctl thaw`, by its time-out, and when the mount
 //! ends. The thread of the time-out belongs to the freeze, and no client has to live on.
 
@@ -57,6 +57,11 @@ impl FreezeGate {
                 self.moved.wait(&mut lock);
             }
         }
+    }
+
+    /// Returns whether changes wait at the gate.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     fn leave(&self) {

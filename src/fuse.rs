@@ -6,7 +6,7 @@
 //! request again (ENOSYS), when a file bypasses the kernel's cache ([`free_space`]), and which
 //! writes are refused because of a loss. The shell records data that was lost in write-back
 //! ([`lost_writeback`]) and reports the loss to every writer once ([`open_handles`]). [`latencies`] counts the time of
-//! every request.
+//! every request. [`waiting`] decides which requests wait without a thread.
 
 mod dispatch;
 mod error_to_errno;
@@ -29,6 +29,7 @@ mod recorded_requests;
 mod reply_result;
 mod shutdown;
 mod volume_ioctl;
+mod waiting;
 
 pub(crate) use dispatch::{WRITE_MAX, congestion_threshold};
 pub(crate) use fuse_shell::FuseShell;

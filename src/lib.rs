@@ -39,6 +39,7 @@ pub mod hot_command;
 pub mod image;
 mod inspect;
 mod kernel_release;
+mod log_thread;
 mod logging;
 mod memory_budget;
 pub mod metrics;

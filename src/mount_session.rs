@@ -35,6 +35,7 @@ use crate::fuse::FuseShell;
 use crate::health_log::HealthLog;
 use crate::inspect::scrubber::Scrubber;
 use crate::kernel_release;
+use crate::log_thread::{LogThread, LogWork};
 use crate::logging;
 use crate::memory_budget;
 use crate::metrics::MetricsServer;
@@ -154,6 +155,7 @@ fn serve(
     let OpenedDevice { device, mut options, is_write_protected } = opened;
     let too_large = memory_budget::fit(&mut options.volume, MemoryLimit::of_this_process())?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
+    options.volume.has_log_thread = true;
     options.volume.commits_soon = !hears_of_syncs(is_block_device, request.transport);
     let timed = Arc::new(TimedDevice::new(device.clone()));
     let volume = open_volume((device.clone(), timed.clone()), path, &options, pipe)?;
@@ -164,8 +166,9 @@ fn serve(
     let read_speed = device_speed::measure(&device, &volume.superblock().layout);
     let reads_asynchronously = options.async_reads.are_wanted(read_speed);
     let bdi = Arc::new(BackingDevice::new(device.clone(), read_speed, reads_asynchronously));
-    let mut shell =
-        FuseShell::new(volume.clone(), waker.clone(), bdi.clone(), &options, name.clone());
+    let log_work = Arc::new(LogWork::new(Some(device.clone())));
+    let threads = (waker.clone(), log_work.clone());
+    let mut shell = FuseShell::new(volume.clone(), threads, bdi.clone(), &options, name.clone());
     let freezer = Freezer::new(volume.clone(), waker.clone(), name.clone());
     shell.set_gate(freezer.gate());
     shell.set_monitor(monitor.clone());
@@ -203,7 +206,8 @@ fn serve(
     own.unmount_on(signals, move || {
         thawing.thaw(ThawReason::Unmount);
     })?;
-    let look = watch_health(volume.clone(), timed, name.clone());
+    let look = watch(volume.clone(), timed, log_work.clone(), name.clone());
+    let log_thread = LogThread::start(volume.clone(), log_work).map_err(no_thread)?;
     let background =
         Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone(), look);
     let background = background.map_err(no_thread)?;
@@ -254,6 +258,7 @@ fn serve(
     is_ending.store(true, Ordering::Release);
     scrubber.begin_to_stop();
     drop(metrics);
+    log_thread.stop();
     background.stop();
     *is_over.lock() = true;
     freezer.thaw(ThawReason::Unmount);
@@ -323,15 +328,18 @@ fn warn_about(volume: &Volume, enforces_lists: bool, name: &str) {
     }
 }
 
-/// Returns a function that tells the volume how long writing takes, and logs what becomes wrong with it.
-fn watch_health(
+/// Returns a function that tells the volume how long writing takes, adjusts the length of batches, and logs what becomes wrong
+/// with the volume.
+fn watch(
     volume: Arc<Volume>,
     timed: Arc<TimedDevice>,
+    log_work: Arc<LogWork>,
     name: String,
 ) -> impl FnMut() + Send + 'static {
     let mut log = HealthLog::default();
     move || {
         timed.take_measurements().into_iter().for_each(|micros| volume.note_write_speed(micros));
+        log_work.adjust(&volume);
         log.look(&volume, &name);
     }
 }

@@ -1,13 +1,13 @@
 //! The table from the operations of the protocol to the methods of the shell, and the features that the shell
 //! wants.
 //!
-//! [`FuseShell::answer`] serves every operation. The kernel itself does the operations that are
+//! [`FuseShell::reply_to`] serves every operation. The kernel itself does the operations that are
 //! refused with ENOSYS, or does not request them again.
 
 use std::io;
 use std::time::Instant;
 
-use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply};
+use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Queue, Reply};
 
 use super::free_space;
 use super::fuse_shell::{FuseShell, TTL};
@@ -25,16 +25,24 @@ const NO_LISTS: &str = "mount option 'acl': the kernel does not enforce access l
 /// Largest write request, in bytes.
 pub(crate) const WRITE_MAX: u32 = 1 << 20;
 
+/// Largest number of background requests with synchronous reads, where requests can be parked.
+const BACKGROUND_PARKED_MAX: usize = 64;
+
+/// Divisor of the write buffer: parked requests take one such part.
+const PARKED_PARTS: usize = 4;
+
 /// Returns the largest number of background requests that the kernel sends before replies, for a
-/// number of serving threads.
+/// number of serving threads. `parked_max` is the number of writes that can be parked.
 ///
 /// With asynchronous reads, two requests for each thread keep all threads busy. More requests
-/// would only wait in the daemon's queue, before the reads of other programs: with 64, a read
-/// beside a stream of writes waits ten times as long. With synchronous reads only writes are background requests; a thread is
-/// left for all others.
-fn background_max(threads: usize, reads_asynchronously: bool) -> u16 {
-    let requests =
-        if reads_asynchronously { 2 * threads } else { threads.saturating_sub(1).max(1) };
+/// would only wait in the daemon's queue, before the reads of other programs. With synchronous reads only writes are background
+/// requests. As many as can be parked are sent, so that the write of a small file passes those of a large one; otherwise a thread is
+/// left for other requests.
+fn background_max(threads: usize, reads_asynchronously: bool, parked_max: usize) -> u16 {
+    let requests = match reads_asynchronously {
+        true => 2 * threads,
+        false => parked_max.max(threads.saturating_sub(1)).max(1),
+    };
     u16::try_from(requests).unwrap_or(u16::MAX)
 }
 
@@ -45,7 +53,7 @@ pub(crate) fn congestion_threshold(background_max: u16) -> u16 {
 
 /// Returns whether an operation changes the volume, so that it waits while the mount is frozen. Forgetting a file and
 /// syncing change nothing while nothing else does.
-fn is_change(operation: &FuseOperation<'_>) -> bool {
+pub(super) fn is_change(operation: &FuseOperation<'_>) -> bool {
     match operation {
         FuseOperation::Open { open_flags, .. } => open_flags.cast_signed() & libc::O_TRUNC != 0,
         FuseOperation::Ioctl(ioctl) => ioctl::is_change(ioctl.command),
@@ -96,9 +104,17 @@ fn is_change(operation: &FuseOperation<'_>) -> bool {
 }
 
 impl FuseShell {
-    /// Returns the largest number of background requests at a time, with `threads` serving threads.
-    pub(crate) fn background_max(&self, threads: usize) -> u16 {
-        background_max(threads, self.bdi.reads_asynchronously)
+    /// Returns the largest number of background requests at a time, with `threads` serving threads and a transport that can
+    /// park requests or not.
+    pub(crate) fn background_max(&self, threads: usize, can_park: bool) -> u16 {
+        let parked = self.parked_bytes_max() / WRITE_MAX as usize;
+        let parked_max = if can_park { parked.min(BACKGROUND_PARKED_MAX) } else { 0 };
+        background_max(threads, self.bdi.reads_asynchronously, parked_max)
+    }
+
+    /// Returns the largest number of bytes that parked requests take.
+    pub(crate) fn parked_bytes_max(&self) -> usize {
+        (self.write_buffer / PARKED_PARTS).max(WRITE_MAX as usize)
     }
 
     /// Returns the features of the protocol that the shell wants.
@@ -146,34 +162,81 @@ impl FuseShell {
     }
 
     /// Serves `request`. The data of a read may be put into `room`, if `room` is not empty.
-    pub(crate) fn answer(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
+    pub(crate) fn reply_to(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
+        self.reply_to_parked(request, None, room)
+    }
+
+    /// Serves `request`, which has waited in `queue`.
+    pub(super) fn reply_to_parked(
+        &self,
+        request: &FuseRequest<'_>,
+        queue: Option<Queue>,
+        room: &mut [u8],
+    ) -> ReplyResult {
         match self.recorder.is_on() {
-            false => self.pass(request, room),
-            true => self.answer_recorded(request, room),
+            false => self.pass(request, queue, room),
+            true => self.answer_recorded(request, queue, room),
         }
     }
 
-    /// Serves `request` as [`FuseShell::answer`] does, and records it.
+    /// Serves `request` as [`FuseShell::reply_to`] does, and records it.
     #[cold]
-    fn answer_recorded(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
+    fn answer_recorded(
+        &self,
+        request: &FuseRequest<'_>,
+        queue: Option<Queue>,
+        room: &mut [u8],
+    ) -> ReplyResult {
         let before = self.files_before(request);
         let begun = Instant::now();
-        let result = self.pass(request, room);
+        let result = self.pass(request, queue, room);
         self.recorder.record(begun, recorded_requests::of(request, before, &result));
         result
     }
 
     /// Serves `request` once a change may pass.
-    fn pass(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
+    fn pass(
+        &self,
+        request: &FuseRequest<'_>,
+        queue: Option<Queue>,
+        room: &mut [u8],
+    ) -> ReplyResult {
         let node = request.node;
-        let _change = is_change(&request.operation).then(|| self.gate.enter());
+        let change = is_change(&request.operation).then(|| self.gate.enter());
         let begun = Instant::now();
-        let outcome = self.serve(request, room);
+        let outcome = match queue {
+            Some(Queue::Syncs(ticket)) => self.serve_announced(request, ticket, room),
+            Some(Queue::WholeSyncs(ticket)) => self.sync_all_announced(ticket),
+            Some(Queue::Changes) | None => self.serve(request, room),
+        };
+        if change.is_some() {
+            self.log_work.note(&self.volume);
+        }
         self.latencies.note(&request.operation, begun.elapsed());
         match outcome {
             Ok(answer) => Ok(answer),
             Err(Refusal::Failed(error)) => Err(self.errno(node, &error)),
             Err(Refusal::Errno(code)) => Err(Errno::new(code)),
+        }
+    }
+
+    /// Serves a sync of a file that was announced with `ticket`.
+    fn serve_announced(
+        &self,
+        request: &FuseRequest<'_>,
+        ticket: u64,
+        room: &mut [u8],
+    ) -> OperationResult {
+        match &request.operation {
+            FuseOperation::Fsync { handle, data_only } => {
+                self.sync_opened(request.node, *handle, *data_only, Some(ticket))
+            }
+            // A directory has no losses of its own to report.
+            FuseOperation::Fsyncdir { .. } => {
+                self.volume.sync_announced_after(request.node, (ticket, false), &mut 0)?;
+                Ok(Reply::Done)
+            }
+            _ => self.serve(request, room),
         }
     }
 
@@ -210,7 +273,7 @@ impl FuseShell {
             FuseOperation::Read(read) => self.read(node, read, room),
             FuseOperation::Write(write) => self.write(request, write),
             FuseOperation::Fsync { handle, data_only } => {
-                self.sync_opened(node, *handle, *data_only)
+                self.sync_opened(node, *handle, *data_only, None)
             }
             FuseOperation::Fsyncdir { .. } => self.sync_file(node),
             FuseOperation::Syncfs => self.sync_all(),

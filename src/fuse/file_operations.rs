@@ -165,8 +165,14 @@ impl FuseShell {
     }
 
     /// Syncs a file for fsync(2) through a handle, or for fdatasync(2) with `data_only`, and reports each loss by damage
-    /// to that handle once.
-    pub(super) fn sync_opened(&self, ino: u64, handle: u64, data_only: bool) -> OperationResult {
+    /// to that handle once. `ticket` is that of the announcement, if the sync has waited.
+    pub(super) fn sync_opened(
+        &self,
+        ino: u64,
+        handle: u64,
+        data_only: bool,
+        ticket: Option<u64>,
+    ) -> OperationResult {
         // The kernel itself reports failed write-back to fsync(2), and has not sent this request otherwise.
         if self.handles.reported_by_fsync(ino, handle) {
             self.lost_writeback.reported(ino);
@@ -174,9 +180,12 @@ impl FuseShell {
         let Some(mut reported) = self.handles.damage_reported(ino, handle) else {
             return self.sync_file(ino);
         };
-        let outcome = match data_only {
-            true => self.volume.sync_data_after(ino, &mut reported),
-            false => self.volume.sync_file_after(ino, &mut reported),
+        let outcome = match (ticket, data_only) {
+            (Some(ticket), _) => {
+                self.volume.sync_announced_after(ino, (ticket, data_only), &mut reported)
+            }
+            (None, true) => self.volume.sync_data_after(ino, &mut reported),
+            (None, false) => self.volume.sync_file_after(ino, &mut reported),
         };
         self.handles.note_damage_reported(ino, handle, reported);
         outcome?;
@@ -190,6 +199,12 @@ impl FuseShell {
 
     pub(super) fn sync_all(&self) -> OperationResult {
         self.volume.sync_all()?;
+        Ok(Reply::Done)
+    }
+
+    /// Makes everything durable for a sync that was announced with `ticket`.
+    pub(super) fn sync_all_announced(&self, ticket: u64) -> OperationResult {
+        self.volume.sync_all_announced(ticket)?;
         Ok(Reply::Done)
     }
 

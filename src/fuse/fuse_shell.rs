@@ -28,6 +28,7 @@ use crate::background::Waker;
 use crate::bdi::BackingDevice;
 use crate::file_clock;
 use crate::freeze::FreezeGate;
+use crate::log_thread::LogWork;
 use crate::monitor::Monitor;
 use crate::mount_options::{AccessLists, MountOptions, SyncPolicy};
 use crate::request_recorder::RequestRecorder;
@@ -46,6 +47,9 @@ pub(crate) type Notify = dyn Fn(u64) -> io::Result<()> + Send + std::marker::Syn
 pub(crate) struct FuseShell {
     pub(super) volume: Arc<Volume>,
     pub(super) waker: Arc<Waker>,
+    pub(super) log_work: Arc<LogWork>,
+    /// Budget of the write buffer in bytes.
+    pub(super) write_buffer: usize,
     pub(super) writeback: bool,
     pub(crate) async_dio: AsyncDio,
     /// `true` if the kernel lets a file that is open for writing bypass its cache, although other
@@ -77,7 +81,7 @@ pub(crate) struct FuseShell {
 impl FuseShell {
     pub(crate) fn new(
         volume: Arc<Volume>,
-        waker: Arc<Waker>,
+        (waker, log_work): (Arc<Waker>, Arc<LogWork>),
         bdi: Arc<BackingDevice>,
         options: &MountOptions,
         device: String,
@@ -86,6 +90,8 @@ impl FuseShell {
         Self {
             volume,
             waker,
+            log_work,
+            write_buffer: options.volume.write_buffer,
             failures,
             gate: Arc::default(),
             monitor: Arc::default(),
@@ -300,7 +306,11 @@ impl FuseShell {
     /// syncs the inode if the mount options ask for it.
     pub(super) fn names_changed(&self, ino: u64) -> Result<()> {
         self.waker.note();
-        if self.sync == SyncPolicy::Never { Ok(()) } else { self.volume.sync_file(ino) }
+        if self.sync == SyncPolicy::Never {
+            return Ok(());
+        }
+        self.log_work.note_sync(&self.volume);
+        self.volume.sync_file(ino)
     }
 }
 
@@ -369,8 +379,8 @@ mod tests {
         let root = sfs_core::root_directory(0, 0, NOW);
         sfs_core::make(device.clone(), &superblock, &root).expect("a volume");
         let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("the volume opens");
-        let waker = Arc::new(Waker::default());
-        FuseShell::new(Arc::new(volume), waker, Arc::default(), options, "device".into())
+        let threads = (Arc::new(Waker::default()), Arc::new(LogWork::new(None)));
+        FuseShell::new(Arc::new(volume), threads, Arc::default(), options, "device".into())
     }
 
     #[test]
@@ -421,7 +431,7 @@ mod tests {
             extensions: RequestExtensions::default(),
             operation: FuseOperation::Write(write),
         };
-        let refused = shell.answer(&request, &mut []);
+        let refused = shell.reply_to(&request, &mut []);
         assert_eq!(refused.expect_err("nothing is written any more").code(), libc::EIO);
         let report = lost(&shell);
         assert_eq!((report.bytes, report.unreported_count), (3 * 4096, 1));

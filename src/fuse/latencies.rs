@@ -1,7 +1,7 @@
 //! Latencies of requests: a histogram for each kind of operation.
 //!
 //! The latency of a request is the time for which the daemon works on it: from the decoded request to the reply that is
-//! ready to be sent. The wait of a change while the mount is frozen does not count. A request adds to two counters; no
+//! ready to be sent. The wait of a parked request does not count. A request adds to two counters; no
 //! lock is taken.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -95,7 +95,9 @@ impl Adapter {
             extensions: RequestExtensions::default(),
             operation,
         };
-        self.shell.answer(&request, &mut [])
+        // fuser sends a reply from the thread that serves the request.
+        self.shell.wait_in_place(&request);
+        self.shell.reply_to(&request, &mut [])
     }
 }
 
@@ -123,7 +125,7 @@ impl Filesystem for Adapter {
         let _ = config.add_capabilities(agreed);
         self.shell.agree(sfs_fuse::InitFlags::from_bits_truncate(agreed.bits()))?;
         let _ = config.set_max_write(WRITE_MAX);
-        let background_max = self.shell.background_max(self.threads);
+        let background_max = self.shell.background_max(self.threads, false);
         let _ = config.set_max_background(background_max);
         let _ = config.set_congestion_threshold(congestion_threshold(background_max));
         Ok(())

@@ -22,12 +22,16 @@ impl NativeSession {
         threads: usize,
         rings: bool,
     ) -> io::Result<Self> {
+        let max_background = shell.background_max(threads, true);
+        let of_rings = shell.background_max(threads, false);
         let config = SessionConfig {
             flags: shell.features_wanted(),
             async_dio: shell.async_dio,
             max_write: WRITE_MAX,
-            max_background: shell.background_max(threads),
-            congestion_threshold: congestion_threshold(shell.background_max(threads)),
+            max_background,
+            congestion_threshold: congestion_threshold(max_background),
+            background_of_rings: Some((of_rings, congestion_threshold(of_rings))),
+            parked_bytes_max: shell.parked_bytes_max(),
             threads,
             rings,
             ..SessionConfig::default()
@@ -55,7 +59,7 @@ impl NativeSession {
             &invalidations,
             |ino| notifier.invalidate_inode(ino, ATTRIBUTES_ONLY, 0),
             || self.shell.prune(|inodes| notifier.prune(inodes)),
-            || self.session.run(|request, room| self.shell.answer(request, room), lost),
+            || self.session.serve(&self.shell, lost),
         )
     }
 }

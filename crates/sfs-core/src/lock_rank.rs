@@ -22,7 +22,7 @@
 //! | – | `Cleaner::futility` | the state in which cleaning gained nothing | no |
 //! | – | `Discards::segments` | Clean segments to discard | no |
 //! | – | `Orphans::queue` | inodes to delete | no |
-//! | – | `SyncQueue` | syncs that wait | no |
+//! | – | `SyncQueue::waiting` | syncs that wait | no |
 //! | – | `Schedule::times` | the due times of background work | no |
 //! | – | `Health::record` | error counts | no |
 //! | – | `WearRecorder::record` | the wear ledger | no |

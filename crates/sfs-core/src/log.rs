@@ -34,8 +34,6 @@ pub(crate) struct LogState {
     pub(crate) blocks_since_checkpoint: u64,
     /// Number of the last checkpoint.
     pub(crate) checkpoint: u64,
-    /// Generation of the sync queue up to which syncs are durable.
-    pub(crate) synced: u64,
     /// Number of writable mounts.
     pub(crate) mount_count: u64,
     /// Era that the next chunk names.

@@ -116,11 +116,15 @@ pub enum Mutant {
     DefragmentedAsNew,
     /// The segments of blocks that were put in order are Clean before the new copies are durable.
     DefragmentedReused,
+    /// A sync of everything takes the data that was written back before it in parts for all of the data.
+    PartsForSync,
+    /// A sync that was announced counts as served.
+    AnnouncedForServed,
 }
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 55] = [
+    pub const ALL: [Self; 57] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -176,6 +180,8 @@ impl Mutant {
         Self::StaleDefragmentation,
         Self::DefragmentedAsNew,
         Self::DefragmentedReused,
+        Self::PartsForSync,
+        Self::AnnouncedForServed,
     ];
 }
 

@@ -14,6 +14,8 @@ mod checkpoint_due;
 mod control;
 mod defragment;
 mod idle_defragmentation;
+mod log_steps;
+mod log_work;
 mod outlook;
 mod resize;
 mod throttle;

@@ -28,6 +28,9 @@ mod freeze;
 mod history;
 #[cfg(test)]
 mod in_place_tests;
+mod log_step;
+#[cfg(test)]
+mod log_step_tests;
 #[cfg(test)]
 mod memory_tests;
 mod mount;
@@ -70,6 +73,7 @@ use crate::recovery::Recovery;
 use crate::request::{AccessTimePolicy, VolumeOptions};
 use crate::space::SpaceControl;
 use crate::wear::WearRecorder;
+pub use copy::COPY_PIECE_LEN_MAX;
 pub use resize::{ResizeError, Resized};
 use schedule::Schedule;
 pub use scrub::Scrub;

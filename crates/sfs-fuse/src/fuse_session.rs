@@ -2,9 +2,11 @@
 //!
 //! [`FuseSession::new`] agrees with the kernel on the protocol; [`FuseSession::run`] starts the
 //! threads. Each thread reads a request from its channel or ring, calls the handler, and sends the
-//! reply. A request that expects a reply gets the reply after the handler has returned. Malformed
+//! reply. A request that expects a reply gets the reply after the handler has returned. A request that the handler lets wait is
+//! parked (`parked`) if it came through a channel; a ring has one request at a time, so its thread waits. Malformed
 //! bytes get an error if their header can be read.
 
+use std::any::Any;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,19 +15,19 @@ use std::thread;
 
 use crossbeam::channel;
 
-use crate::channels::cpu_affinity::CpuAffinity;
 use crate::channels::fuse_channel::{FuseChannel, MessageBuffer};
 use crate::channels::notifier::Notifier;
 use crate::channels::uring_slot::UringSlot;
 use crate::channels::uring_slots::{self, NoUring};
+use crate::handler::{AtOnce, Handler};
+use crate::parked::{EndOnDrop, Parked, QueueName};
 use crate::protocol::abi::{self, InitOut, opcode};
-use crate::protocol::argument_reader::Malformed;
 use crate::protocol::errno::Errno;
-use crate::protocol::fuse_operation::FuseOperation;
 use crate::protocol::fuse_request::{FuseRequest, split_header};
 use crate::protocol::init_features::{Agreed, InitFlags, Offer, SessionConfig};
 use crate::protocol::message::Message;
 use crate::protocol::reply::Reply;
+use crate::server::{Server, invalid_data};
 
 /// Session whose two sides have agreed on the protocol.
 #[derive(Debug)]
@@ -35,6 +37,7 @@ pub struct FuseSession {
     others: Vec<FuseChannel>,
     agreed: Agreed,
     slots: Result<Vec<UringSlot>, NoUring>,
+    parked_bytes_max: usize,
 }
 
 impl FuseSession {
@@ -50,9 +53,11 @@ impl FuseSession {
     pub fn new(channel: OwnedFd, config: &SessionConfig) -> io::Result<Self> {
         let channel = Arc::new(FuseChannel::new(File::from(channel)));
         let (agreed, slots) = negotiate(&channel, config)?;
-        let more = if slots.is_ok() { 0 } else { config.threads.max(1) - 1 };
+        let threads = config.threads.max(1);
+        let more = if slots.is_ok() { 0 } else { threads - 1 };
         let others = (0..more).map(|_| channel.another()).collect::<io::Result<_>>()?;
-        Ok(Self { channel, others, agreed, slots })
+        let parked_bytes_max = config.parked_bytes_max;
+        Ok(Self { channel, others, agreed, slots, parked_bytes_max })
     }
 
     /// Returns the protocol that both sides have agreed on.
@@ -109,9 +114,26 @@ impl FuseSession {
         F: Fn(&FuseRequest<'_>, &mut [u8]) -> Result<Reply<B>, Errno> + Sync,
         L: Fn(&io::Error) + Sync,
     {
-        let worker = Server { agreed: &self.agreed, handler: &handler };
+        self.serve(&AtOnce(handler), lost)
+    }
+
+    /// Serves as [`FuseSession::run`] does, with a handler that may let requests wait. A request that waits is parked: its
+    /// memory is kept, the serving thread goes on with the next request, and a thread of its queue answers it later. A
+    /// ring, and a thread for which no memory is left, wait with their request.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`FuseSession::run`].
+    ///
+    /// # Panics
+    ///
+    /// If `handler` has panicked, after the other threads have ended.
+    pub fn serve(self, handler: &impl Handler, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {
         let slots = self.slots.unwrap_or_default();
-        let channels = self.others;
+        let channels = self.others.into_iter().map(Arc::new).collect::<Vec<_>>();
+        let more = channels.len();
+        let parked = Parked::new(self.agreed.max_write, self.parked_bytes_max, 1 + more);
+        let worker = Server { agreed: &self.agreed, handler, parked: &parked };
         let has_rings = !slots.is_empty();
         // A thread that has lent memory to the kernel cannot be stopped, so no thread serves before
         // all threads exist. Each thread waits for one token; the channel closes without tokens if
@@ -119,6 +141,16 @@ impl FuseSession {
         let (start, started) = channel::unbounded();
         thread::scope(|scope| {
             let start = start;
+            let mut queues = Vec::new();
+            let end_queues = EndOnDrop(&parked);
+            for (name, queue) in QUEUES {
+                let lost = &lost;
+                let serve = move || {
+                    let _on_panic = ReportPanic(lost);
+                    worker.serve_queue(queue)
+                };
+                queues.push(named(name.into()).spawn_scoped(scope, serve)?);
+            }
             let mut others = Vec::new();
             for (number, channel) in (1..).zip(channels) {
                 let (lost, started) = (&lost, started.clone());
@@ -142,21 +174,43 @@ impl FuseSession {
             }
             others.iter().for_each(|_| start.send(()).expect("a receiver exists"));
             let _on_panic = ReportPanic(&lost);
-            let mut outcome = worker.read(&self.channel);
+            let outcome = worker.read(&self.channel);
             if let Err(error) = &outcome
                 && has_rings
             {
                 lost(error);
             }
-            for other in others {
-                match other.join() {
-                    Ok(ended) => outcome = outcome.and(ended),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
+            let (others, panic) = join_all(others);
+            // No thread adds to the queues any more.
+            drop(end_queues);
+            let (queues, panic_in_queue) = join_all(queues);
+            if let Some(panic) = panic.or(panic_in_queue) {
+                std::panic::resume_unwind(panic);
             }
-            outcome
+            outcome.and(others).and(queues)
         })
     }
+}
+
+/// Names of the threads of the queues.
+const QUEUES: [(&str, QueueName); 3] = [
+    ("fuse-changes", QueueName::Changes),
+    ("fuse-syncs", QueueName::Syncs),
+    ("fuse-syncfs", QueueName::WholeSyncs),
+];
+
+/// Waits for all threads, and returns their first error and their first panic.
+fn join_all(
+    threads: Vec<thread::ScopedJoinHandle<'_, io::Result<()>>>,
+) -> (io::Result<()>, Option<Box<dyn Any + Send>>) {
+    let (mut outcome, mut panic) = (Ok(()), None);
+    for thread in threads {
+        match thread.join() {
+            Ok(ended) => outcome = outcome.and(ended),
+            Err(payload) => panic = panic.or(Some(payload)),
+        }
+    }
+    (outcome, panic)
 }
 
 /// Calls the contained function when its thread panics, as a request then stays without a reply.
@@ -170,130 +224,8 @@ impl<L: Fn(&io::Error)> Drop for ReportPanic<'_, L> {
     }
 }
 
-/// Result of a handler.
-type HandlerResult<B> = Result<Reply<B>, Errno>;
-
 fn named(name: String) -> thread::Builder {
     thread::Builder::new().name(name)
-}
-
-/// Code that every thread runs.
-struct Server<'a, F> {
-    agreed: &'a Agreed,
-    handler: &'a F,
-}
-
-impl<F> Clone for Server<'_, F> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<F> std::marker::Copy for Server<'_, F> {}
-
-impl<F> Server<'_, F> {
-    /// Serves the requests of the device file.
-    fn read<B>(&self, channel: &FuseChannel) -> io::Result<()>
-    where
-        B: AsRef<[u8]>,
-        F: Fn(&FuseRequest<'_>, &mut [u8]) -> HandlerResult<B>,
-    {
-        let mut buffer = MessageBuffer::new(self.agreed.max_write)?;
-        while let Some(len) = channel.read(&mut buffer)? {
-            let (bytes, room) = buffer.message(len);
-            if let Some((unique, outcome)) = self.handle(bytes, room, |_| {})? {
-                let sent = channel.send(&mut Message::reply(unique, &outcome, room));
-                sent.or_else(|_| channel.send(&mut rejected(unique)))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Serves the requests of one ring.
-    fn exchange<B>(&self, mut slot: UringSlot) -> io::Result<()>
-    where
-        B: AsRef<[u8]>,
-        F: Fn(&FuseRequest<'_>, &mut [u8]) -> HandlerResult<B>,
-    {
-        let mut affinity = CpuAffinity::of(slot.queue());
-        let mut note = |operation: &FuseOperation<'_>| {
-            if let Some(affinity) = &mut affinity {
-                affinity.note(operation);
-            }
-        };
-        while slot.fetch()? {
-            let reply = match slot.message() {
-                Ok((bytes, room)) => self.handle(bytes, room, &mut note)?,
-                Err(malformed) => return Err(invalid_data(malformed)),
-            };
-            match reply {
-                Some((unique, Ok(Reply::InPlace(len)))) => slot.reply_in_place(unique, len),
-                Some((unique, outcome)) => {
-                    if !slot.store_reply(&mut Message::reply(unique, &outcome, &[])) {
-                        slot.store_reply(&mut rejected(unique));
-                    }
-                }
-                // A FORGET of an inode that the kernel could not keep. The ring still expects a reply.
-                None => {
-                    let unique = slot.unique();
-                    slot.store_reply(&mut Message::new(unique, 0));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives a message to the handler. Returns the number of the request and the reply; `None` if
-    /// the request has no reply. An in-place reply that claims more bytes than `room` has becomes
-    /// EIO. `note` is called with the decoded operation.
-    fn handle<B>(
-        &self,
-        bytes: &[u8],
-        room: &mut [u8],
-        note: impl FnOnce(&FuseOperation<'_>),
-    ) -> io::Result<Option<(u64, HandlerResult<B>)>>
-    where
-        B: AsRef<[u8]>,
-        F: Fn(&FuseRequest<'_>, &mut [u8]) -> HandlerResult<B>,
-    {
-        let request = match FuseRequest::decode(bytes, self.agreed.flags) {
-            Ok(request) => request,
-            Err(malformed) => return Ok(refusal(bytes, malformed)?.map(|(u, e)| (u, Err(e)))),
-        };
-        note(&request.operation);
-        let outcome = match (self.handler)(&request, room) {
-            Ok(Reply::InPlace(len)) if len > room.len() => Err(Errno::new(libc::EIO)),
-            outcome => outcome,
-        };
-        // An INTERRUPT has a reply only when it is refused.
-        let is_refused_interrupt =
-            matches!(request.operation, FuseOperation::Interrupt { .. }) && outcome.is_err();
-        let is_answered = request.operation.is_answered() || is_refused_interrupt;
-        Ok(is_answered.then_some((request.unique, outcome)))
-    }
-}
-
-/// Returns the reply in place of a reply that the kernel rejects, for example because of its
-/// length.
-fn rejected(unique: u64) -> Message<'static> {
-    Message::new(unique, -libc::EIO)
-}
-
-/// Returns number and error of a request that could not be decoded; `None` if it expects no reply.
-fn refusal(bytes: &[u8], malformed: Malformed) -> io::Result<Option<(u64, Errno)>> {
-    let Ok((header, _)) = split_header(bytes) else { return Err(invalid_data(malformed)) };
-    if matches!(header.opcode, opcode::FORGET | opcode::BATCH_FORGET) {
-        return Ok(None);
-    }
-    let errno = match malformed {
-        Malformed::Opcode(_) => Errno::NOT_IMPLEMENTED,
-        _ => Errno::new(libc::EINVAL),
-    };
-    Ok(Some((header.unique, errno)))
-}
-
-fn invalid_data(malformed: Malformed) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, malformed)
 }
 
 fn negotiate(
@@ -319,10 +251,14 @@ fn negotiate(
         } else {
             let mut agreed = offer.agree(config);
             let slots = uring_slots::open_all(channel, offer.flags, &agreed, config);
+            let mut config = config.clone();
             if slots.is_ok() {
                 agreed.flags |= InitFlags::OVER_IO_URING | InitFlags::INIT_EXT;
+                if let Some((max_background, congestion_threshold)) = config.background_of_rings {
+                    config = SessionConfig { max_background, congestion_threshold, ..config };
+                }
             }
-            send_init(channel, header.unique, &offer.answer(&agreed, config))?;
+            send_init(channel, header.unique, &offer.answer(&agreed, &config))?;
             return Ok((agreed, slots));
         }
     }

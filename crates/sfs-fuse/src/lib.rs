@@ -28,13 +28,13 @@
 //! }
 //! ```
 //!
-//! A reply is sent by the thread that called the handler, so a handler that waits occupies its thread. No bytes of
-//! the kernel make the decoder panic or allocate more than their own length. Data of a WRITE, and data of a READ
+//! A reply is sent by the thread that called the handler, so a handler that waits occupies its thread. A [`Handler`] has requests
+//! parked instead, which another thread answers later. No bytes of the kernel make the decoder panic or allocate more than their own length. Data of a WRITE, and data of a READ
 //! that is replied in place, are copied only by the kernel. The crate neither mounts nor keeps any state of inodes.
 //!
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
-//! 1. `fuse_session`: the threads and the loop of reading, calling and replying;
+//! 1. `fuse_session`: the threads; `server`: the loop of reading, calling and replying; `parked`; `handler`;
 //! 2. `channels`: `notifier`, `uring_slots`, `uring_slot`, `fuse_channel`, `cpu_affinity`, `fuse_syscalls` (all
 //!    unsafe code), `page`;
 //! 3. `protocol`: `message`, `reply`, `directory_listing`, `node_reply`; `fuse_request`, `decode`, `fuse_operation`,
@@ -43,13 +43,17 @@
 
 mod channels;
 mod fuse_session;
+mod handler;
+mod parked;
 mod protocol;
 #[cfg(test)]
 mod protocol_tests;
+mod server;
 
 pub use channels::notifier::Notifier;
 pub use channels::uring_slots::NoUring;
 pub use fuse_session::FuseSession;
+pub use handler::{Handler, Queue, WaitingChange};
 pub use protocol::argument_reader::Malformed;
 pub use protocol::directory_listing::{DirectoryListing, ListingEntry};
 pub use protocol::errno::Errno;

@@ -4,6 +4,7 @@
 //! The encoders and decoders here are written anew and share only the structures in `abi` with the code under test.
 
 mod malformed_requests;
+mod parked_requests;
 mod replies;
 mod requests;
 mod whole_sessions;

@@ -195,11 +195,26 @@ impl RunRecorder {
             VolumeOperation::SyncAll | VolumeOperation::Reopen { .. } => Synced::Everything,
             _ => Synced::Nothing,
         };
+        self.push_state(synced, started, matches!(operation, VolumeOperation::Reopen { .. }));
+    }
+
+    /// Does a step of the thread for the log, and records that nothing was promised by it. A step may lack space, as a later
+    /// write or sync reports, and fails for no other reason.
+    pub fn log_step(&mut self) {
+        let started = self.device.event_count();
+        match self.pair.volume().log_step() {
+            Ok(_) | Err(Error::NoSpace) => {}
+            Err(error) => panic!("a step of the thread for the log failed: {error}"),
+        }
+        self.push_state(Synced::Nothing, started, false);
+    }
+
+    /// Records the state after an operation that began after `started` requests.
+    fn push_state(&mut self, synced: Synced, started: usize, is_mount: bool) {
         let done = self.device.event_count();
         if done > started {
             self.pair.reference.forget_replaced();
         }
-        let is_mount = matches!(operation, VolumeOperation::Reopen { .. });
         let mut floor = self.next_floor(is_mount);
         // Blocks that are overwritten in place are not counted again after a crash.
         let is_log = self.pair.volume().superblock().data_layout == DataLayout::Log;

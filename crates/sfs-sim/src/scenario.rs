@@ -5,7 +5,9 @@
 //! generator of its own, and chooses from the files that exist. Any subset of the steps is therefore a valid
 //! scenario, which shrinking needs.
 
+use std::fmt::Debug;
 use std::ops::Range;
+use std::time::Duration;
 
 use sfs_core::format::{DataLayout, FIRST_INO, FileKind, ROOT_INO};
 use sfs_core::request::{VolumeOptions, WriteMode};
@@ -47,6 +49,18 @@ const SYNC_ODDS: u64 = 4;
 /// One in this many steps is followed by a step of background work.
 const WORK_ODDS: u64 = 2;
 
+/// One in this many operations is followed by the announcement of a sync.
+const ANNOUNCE_ODDS: u64 = 4;
+
+/// Maximum number of blocks of a batch of the thread for the log.
+const BATCH_BLOCKS_MAX: u64 = 24;
+
+/// Returns whether the log of a scenario has a thread.
+fn has_log_thread(seed: u64) -> bool {
+    // Independent of the choice of version 1, which takes the lowest bits.
+    SplitMix64::new(!seed).one_in(2)
+}
+
 /// Draws the options of a scenario; the smallest write buffer has hardly more than a block for each group.
 fn options(random: &mut SplitMix64) -> VolumeOptions {
     VolumeOptions { write_buffer: random.pick(&[64, 128, 256]) << 10, ..tight_with(random.draw()) }
@@ -86,7 +100,8 @@ fn filled_volume(data_layout: DataLayout, seed: u64) -> (RunRecorder, RunLimits)
     } else {
         empty_volume_with_room(data_layout, segments)
     };
-    let mut recorder = RunRecorder::begin(image, options(&mut random), Reference::new(), 0);
+    let options = VolumeOptions { has_log_thread: has_log_thread(seed), ..options(&mut random) };
+    let mut recorder = RunRecorder::begin(image, options, Reference::new(), 0);
     let blocks = recorder.pair.volume().space().free_blocks;
     let bytes = |percent: u64| blocks * percent / 100 * 4096;
     for no in 0..FILES {
@@ -131,18 +146,23 @@ fn regular_files(reference: &Reference) -> Vec<u64> {
 
 /// Takes a step: a random operation, and possibly an append, a sync of a file, and background work.
 ///
-/// Calls `before` with each operation before it is performed. Each operation is chosen after the previous one
+/// Calls `before` with each operation, and each step of the thread for the log, before it is performed. Each operation is chosen after the previous one
 /// was performed, so that no deleted file is written.
 fn take_step(
     recorder: &mut RunRecorder,
     limits: &RunLimits,
     seed: u64,
     step: u32,
-    mut before: impl FnMut(&VolumeOperation),
+    mut before: impl FnMut(&dyn Debug),
 ) {
     let mut random = SplitMix64::new(seed ^ u64::from(step + 1) << 32);
+    // A generator of its own, so that the operations are those of a log without a thread.
+    let mut log_random = SplitMix64::new(!seed ^ u64::from(step + 1) << 32);
     let mut perform = |recorder: &mut RunRecorder, operation: Option<VolumeOperation>| {
         if let Some(operation) = operation {
+            if has_log_thread(seed) {
+                run_log_thread(recorder, &operation, &mut log_random, &mut before);
+            }
             before(&operation);
             recorder.step(&operation);
         }
@@ -165,6 +185,36 @@ fn take_step(
     perform(recorder, synced.map(sync));
     let works = random.one_in(WORK_ODDS);
     perform(recorder, works.then_some(VolumeOperation::Step));
+}
+
+/// Does what the thread for the log, and a queue of syncs that wait, may have done before `operation`: any number of steps, and
+/// the announcement of a sync. A write may find room or not.
+fn run_log_thread(
+    recorder: &mut RunRecorder,
+    operation: &VolumeOperation,
+    random: &mut SplitMix64,
+    before: &mut impl FnMut(&dyn Debug),
+) {
+    let blocks = 1 + random.below(BATCH_BLOCKS_MAX) as usize;
+    recorder.pair.volume().bound_batches(blocks);
+    while recorder.pair.volume().is_log_work_due() && !random.one_in(3) {
+        before(&format_args!("LogStep {{ blocks: {blocks} }}"));
+        recorder.log_step();
+    }
+    if let VolumeOperation::Write { ino, bytes, .. } = operation {
+        let waited = Duration::from_secs(60 * random.below(2));
+        let has_room = recorder.pair.volume().has_write_room(*ino, bytes.len(), waited);
+        if !has_room && recorder.pair.volume().is_log_work_due() {
+            before(&format_args!("LogStep {{ blocks: {blocks} }}, for room"));
+            recorder.log_step();
+        }
+    }
+    let files = regular_files(&recorder.pair.reference);
+    if random.one_in(ANNOUNCE_ODDS) && !files.is_empty() {
+        let ino = random.pick(&files);
+        before(&format_args!("AnnounceSync {{ ino: {ino} }}"));
+        recorder.pair.volume().announce_sync(ino);
+    }
 }
 
 /// Draws the crash states of an epoch.

@@ -87,7 +87,14 @@ pub(super) const CRATES: [Layered; 6] = [
     },
     Layered {
         sources: "crates/sfs-fuse/src",
-        layers: &[&["protocol"], &["channels"], &["fuse_session"]],
+        layers: &[
+            &["protocol"],
+            &["channels"],
+            &["handler"],
+            &["parked"],
+            &["server"],
+            &["fuse_session"],
+        ],
         circles: Circles::WithParents,
     },
     Layered {
@@ -108,6 +115,7 @@ pub(super) const CRATES: [Layered; 6] = [
             &[
                 "background",
                 "bdi",
+                "log_thread",
                 "memory_budget",
                 "mount",
                 "mount_options",

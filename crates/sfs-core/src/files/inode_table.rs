@@ -109,6 +109,11 @@ impl InodeState {
     pub(crate) fn data(&self) -> DataGuard<'_> {
         Ranked::take(Rank::FileData, || self.data.lock())
     }
+
+    /// Locks as [`InodeState::data`] does, unless another thread holds the lock.
+    pub(crate) fn try_data(&self) -> Option<DataGuard<'_>> {
+        Ranked::try_take(Rank::FileData, || self.data.try_lock())
+    }
 }
 
 /// Guard of the dirty blocks and pending attributes of a file.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{FairMutex, FairMutexGuard};
 use sfs_device::Stream;
 
 use super::LogState;
@@ -22,7 +22,8 @@ use crate::mutant::{Mutant, mutated};
 
 /// Owner of the log.
 pub(crate) struct LogWriter {
-    state: Mutex<LogState>,
+    /// Fair: a thread that writes batch after batch passes the log on to a sync that waits.
+    state: FairMutex<LogState>,
     pub(crate) syncs: SyncQueue,
     io: Arc<VolumeDevice>,
     health: Arc<Health>,
@@ -37,16 +38,16 @@ impl LogWriter {
         health: Arc<Health>,
         counters: Arc<AtomicCounters>,
     ) -> Self {
-        Self { state: Mutex::new(state), syncs: SyncQueue::default(), io, health, counters }
+        Self { state: FairMutex::new(state), syncs: SyncQueue::default(), io, health, counters }
     }
 
     /// Locks the log, which is held while a batch is built, written and flushed.
-    pub(crate) fn lock(&self) -> Ranked<MutexGuard<'_, LogState>> {
+    pub(crate) fn lock(&self) -> Ranked<FairMutexGuard<'_, LogState>> {
         Ranked::take(Rank::Log, || self.state.lock())
     }
 
     /// Locks the log unless another thread holds it.
-    pub(crate) fn try_lock(&self) -> Option<Ranked<MutexGuard<'_, LogState>>> {
+    pub(crate) fn try_lock(&self) -> Option<Ranked<FairMutexGuard<'_, LogState>>> {
         Ranked::try_take(Rank::Log, || self.state.try_lock())
     }
 

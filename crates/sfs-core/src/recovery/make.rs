@@ -38,7 +38,6 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
         flushed: 0,
         blocks_since_checkpoint: 0,
         checkpoint: 1,
-        synced: 0,
         mount_count: 0,
         era: LogEra::UNKNOWN,
         user_bytes_before: 0,

@@ -81,7 +81,6 @@ impl Recovery {
             flushed: record.next_sequence,
             blocks_since_checkpoint: 0,
             checkpoint: record.number,
-            synced: 0,
             mount_count: record.mount_count + u64::from(writes),
             era: LogEra::UNKNOWN,
             user_bytes_before: record.user_bytes_written,

@@ -85,7 +85,6 @@ impl Rebuild {
             flushed: 0,
             blocks_since_checkpoint: 0,
             checkpoint: record.number,
-            synced: 0,
             mount_count: record.mount_count.saturating_add(1),
             era: LogEra::UNKNOWN,
             user_bytes_before: record.user_bytes_written,

@@ -39,6 +39,10 @@ pub struct VolumeOptions {
     pub release: Release,
     /// Reaction to damage on the device.
     pub on_error: ErrorReaction,
+    /// `true` if a thread of the caller calls [`Volume::log_step`](crate::Volume::log_step). Writers and changes of metadata then
+    /// leave the log to that thread; the caller lets writes wait for
+    /// [`Volume::has_write_room`](crate::Volume::has_write_room).
+    pub has_log_thread: bool,
     /// Reading of a file that moves its time of access. Can be changed while mounted, by
     /// [`Volume::set_access_times`](crate::Volume::set_access_times).
     pub access_times: AccessTimePolicy,
@@ -113,6 +117,7 @@ impl Default for VolumeOptions {
             idle_defragmentation: 5,
             release: Release::Durable,
             on_error: ErrorReaction::Continue,
+            has_log_thread: false,
             access_times: AccessTimePolicy::Relative,
             skip_recovery: false,
         }

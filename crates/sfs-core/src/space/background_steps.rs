@@ -151,7 +151,7 @@ impl SpaceControl {
 
     /// Commits the round of the background; returns whether another round is worthwhile.
     fn finish_round(&self, round: &mut CleaningRound) -> Result<bool> {
-        match self.commit_round(&mut self.log.lock(), round) {
+        match self.commit_round_in_parts(round) {
             Ok(goes_on) => Ok(goes_on),
             Err(StepError::Shortage(_)) => Ok(false),
             Err(StepError::Failed(error)) => Err(error),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::admission::Admission;
 use super::idle_defragmentation::IdleDefragmentation;
+use super::log_work::LogWork;
 use super::outlook::Outlook;
 use super::throttle::{CleaningPace, WriteBufferMarks};
 use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage, is_checkpoint_worthwhile};
@@ -20,8 +21,8 @@ use crate::request::{Space, VolumeOptions};
 use crate::reserves::{free_segments, reclaimable_segments};
 use crate::writeback::data_layout::LayoutBehaviour;
 use crate::writeback::{
-    BatchBuilder, CheckpointReason, Checkpointer, CommitRequest, Committer, Merging, Progress,
-    Selection, Shortage, StepError, spare_blocks,
+    BatchBuilder, CheckpointReason, Checkpointer, CommitRequest, Committer, Merging, MovedBlock,
+    Progress, Selection, Shortage, StepError, spare_blocks,
 };
 use crate::{Error, Result};
 
@@ -45,6 +46,7 @@ pub(crate) struct SpaceControl {
     pub(super) marks: WriteBufferMarks,
     pub(super) limits: Limits,
     pub(super) idle_defragmentation: IdleDefragmentation,
+    pub(super) log_work: LogWork,
     behaviour: Arc<dyn LayoutBehaviour>,
     committer: Committer,
     pub(super) checkpointer: Arc<Checkpointer>,
@@ -57,6 +59,7 @@ pub(super) struct Limits {
     pub(super) checkpoint_interval: Duration,
     pub(super) yield_cleaning: bool,
     pub(super) wear_levelling: Option<u16>,
+    pub(super) has_log_thread: bool,
 }
 
 /// Components that space control runs or reads.
@@ -96,11 +99,13 @@ impl SpaceControl {
             admission,
             pace: CleaningPace::default(),
             marks: WriteBufferMarks::new(options.write_buffer),
+            log_work: LogWork::default(),
             limits: Limits {
                 cache_bytes: options.cache,
                 checkpoint_interval: options.checkpoint_interval,
                 yield_cleaning: options.yield_cleaning,
                 wear_levelling: options.wear_levelling,
+                has_log_thread: options.has_log_thread,
             },
             idle_defragmentation: IdleDefragmentation::new(options.idle_defragmentation),
             behaviour,
@@ -369,21 +374,54 @@ impl SpaceControl {
     ) -> StepResult<bool> {
         let moved_bytes = || self.counters.cleaning_bytes.load(Ordering::Relaxed);
         let before = moved_bytes();
-        if let Err(error) = self.commit_moves(log, round) {
+        if let Err(error) = self.commit_moves(log, round.moves(), round.merges_groups) {
             self.cleaner.abandon(round);
             return Err(error);
         }
         // No other thread moves blocks while this one holds the log.
-        self.cleaner.report(round, moved_bytes() - before);
-        let garbage = garbage(&self.superblock.layout(), &self.metadata.read());
-        Ok(self.cleaner.finish(round, garbage, self.reclaimable_blocks(log)))
+        Ok(self.end_round(log, round, moved_bytes() - before))
     }
 
-    fn commit_moves(&self, log: &mut LogState, round: &CleaningRound) -> StepResult<()> {
-        let commit = |log: &mut LogState, merging: Merging| match round.moves() {
+    /// Commits the blocks of a round as [`SpaceControl::commit_round`] does, in bounded batches, and lets the log go between
+    /// them, so that a sync waits for one of them at most.
+    pub(super) fn commit_round_in_parts(&self, round: &mut CleaningRound) -> StepResult<bool> {
+        let part_blocks = self.batch_blocks();
+        if round.moves().len() <= part_blocks {
+            return self.commit_round(&mut self.log.lock(), round);
+        }
+        let moved_bytes = || self.counters.cleaning_bytes.load(Ordering::Relaxed);
+        let mut moved = 0;
+        let committed = round.moves().chunks(part_blocks).try_for_each(|part| {
+            let mut log = self.log.lock();
+            let before = moved_bytes();
+            self.commit_moves(&mut log, part, round.merges_groups)?;
+            moved += moved_bytes() - before;
+            Ok(())
+        });
+        if let Err(error) = committed {
+            self.cleaner.abandon(round);
+            return Err(error);
+        }
+        Ok(self.end_round(&self.log.lock(), round, moved))
+    }
+
+    /// Ends a round whose blocks were committed, `moved_bytes` of them; returns whether another round is worthwhile.
+    fn end_round(&self, log: &LogState, round: &mut CleaningRound, moved_bytes: u64) -> bool {
+        self.cleaner.report(round, moved_bytes);
+        let garbage = garbage(&self.superblock.layout(), &self.metadata.read());
+        self.cleaner.finish(round, garbage, self.reclaimable_blocks(log))
+    }
+
+    fn commit_moves(
+        &self,
+        log: &mut LogState,
+        moves: &[MovedBlock],
+        merges_groups: bool,
+    ) -> StepResult<()> {
+        let commit = |log: &mut LogState, merging: Merging| match moves {
             [] => Ok(()),
             moves => {
-                let merging = if round.merges_groups { Merging::Always } else { merging };
+                let merging = if merges_groups { Merging::Always } else { merging };
                 let request = CommitRequest { merging, ..CommitRequest::moving(moves) };
                 self.commit_batch(log, &request).map(drop)
             }

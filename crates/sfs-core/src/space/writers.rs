@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use super::admission::Admitted;
 use super::checkpoint_due::{self, DELTA_CHANGES_MAX};
 use super::control::{SpaceControl, StepResult, ignore_shortage};
+use super::log_steps::ReserveState;
 use super::outlook::Outlook;
 use crate::clean::watermarks::{Urgency, garbage, urgency};
 use crate::clean::{CleaningRound, GarbageBlocks, ReadStep};
 use crate::log::LogState;
 use crate::metadata::NODE_READS_MAX;
-use crate::reserves::{COMMIT_SEGMENTS, cleaning_segments};
 use crate::writeback::{CheckpointReason, Selection, StepError};
 use crate::{Error, Result};
 
@@ -137,12 +137,15 @@ impl SpaceControl {
         if self.is_overrun() { self.throttle_writer() } else { Ok(()) }
     }
 
-    fn is_overrun(&self) -> bool {
+    pub(super) fn is_overrun(&self) -> bool {
         self.marks.is_overrun(self.dirty.pool().dirty_bytes())
     }
 
     /// Writes dirty data back when the write buffer passes a mark: see `throttle`.
     pub(crate) fn throttle_writer(&self) -> Result<()> {
+        if self.limits.has_log_thread {
+            return self.shrink_overrun();
+        }
         let pool = self.dirty.pool();
         if !self.marks.is_high(self.dirty.block_count(), pool.dirty_bytes()) {
             return Ok(());
@@ -165,6 +168,27 @@ impl SpaceControl {
                 return Ok(());
             }
         }
+    }
+
+    /// Writes dirty data back while twice the write buffer is in use, one batch under each hold of the log.
+    fn shrink_overrun(&self) -> Result<()> {
+        while self.is_overrun() {
+            let mut log = self.log.lock();
+            // Another thread may have written back while this one waited.
+            if !self.is_overrun() {
+                break;
+            }
+            let before = self.dirty.block_count();
+            let selection = Selection::Largest(self.blocks_at_once());
+            let outcome = self.commit_with_retries(&mut log, &selection, NODE_READS_MAX);
+            if self.is_overrun() || self.health.has_stopped() {
+                outcome.map_err(StepError::into_user_error)?;
+            }
+            if self.dirty.block_count() >= before {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Cleans for the `blocks` that a writer has put into the write buffer, if segments are short: until as much garbage
@@ -202,7 +226,7 @@ impl SpaceControl {
     }
 
     /// Returns how urgent cleaning is, and the garbage; `None` if another thread changes metadata.
-    fn shortage(&self) -> Option<(Urgency, GarbageBlocks)> {
+    pub(super) fn shortage(&self) -> Option<(Urgency, GarbageBlocks)> {
         let layout = &self.superblock.layout();
         let metadata = self.metadata.try_read()?;
         Some((urgency(layout, &metadata), garbage(layout, &metadata)))
@@ -212,7 +236,7 @@ impl SpaceControl {
     /// victims. Returns whether to go on.
     fn finish_step_of_writer(&self, round: &mut CleaningRound) -> StepResult<bool> {
         if !round.is_empty() {
-            self.commit_round(&mut self.log.lock(), round)
+            self.commit_round_in_parts(round)
         } else if self.metadata.read().usage.releasable_count() > 0 {
             self.release_drained_segments(&mut self.log.lock())
         } else {
@@ -225,15 +249,15 @@ impl SpaceControl {
     /// calls this function first.
     pub(crate) fn before_change(&self) -> Result<()> {
         self.health.check_writable()?;
-        let (changes, dirty_nodes) = {
-            let metadata = self.metadata.read();
-            (metadata.change_count(), metadata.tree.dirty_count())
-        };
+        let (changes, dirty_nodes) = self.amount_of_changes();
         let checkpoint = checkpoint_due::before_change(dirty_nodes, self.limits.cache_bytes);
         if checkpoint_due::must_precede_change(dirty_nodes, self.limits.cache_bytes) {
             return self.wait_for_checkpoint();
         }
         if changes >= DELTA_CHANGES_MAX || checkpoint.is_some() {
+            if changes < 2 * DELTA_CHANGES_MAX && self.leave_to_log_thread() {
+                return self.keep_reserve();
+            }
             let Some(mut log) = self.log.try_lock() else { return Ok(()) };
             return ignore_shortage(match checkpoint {
                 Some(reason) => self.checkpoint(&mut log, reason),
@@ -256,17 +280,12 @@ impl SpaceControl {
     /// Reclaims before more nodes are dirty than a checkpoint could write. Does not wait for a
     /// thread that holds the log, unless the reserve is used up.
     fn keep_reserve(&self) -> Result<()> {
-        let (is_low, is_used_up) = {
-            let metadata = self.metadata.read();
-            let clean = metadata.usage.clean_count();
-            let reserve = cleaning_segments(&self.superblock.layout(), &metadata, 0);
-            let is_dirty = metadata.tree.dirty_count() > 0;
-            (is_dirty && clean < reserve + COMMIT_SEGMENTS / 2, is_dirty && clean < reserve)
+        let log = match self.reserve_state() {
+            ReserveState::Enough => return Ok(()),
+            ReserveState::Low if self.leave_to_log_thread() => return Ok(()),
+            ReserveState::Low => self.log.try_lock(),
+            ReserveState::UsedUp => Some(self.log.lock()),
         };
-        if !is_low {
-            return Ok(());
-        }
-        let log = if is_used_up { Some(self.log.lock()) } else { self.log.try_lock() };
         let Some(mut log) = log else { return Ok(()) };
         ignore_shortage(self.reclaim(&mut log).map(drop))
     }

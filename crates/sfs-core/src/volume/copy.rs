@@ -3,6 +3,8 @@
 //! The content goes through the write buffer in pieces, as if a program had read and written it: the copy has blocks and a
 //! history of its own. Holes stay holes. A copy is short rather than long, because the kernel locks the target meanwhile.
 
+use std::time::Duration;
+
 use super::Volume;
 use super::file_flags::check_content;
 use crate::request::{AllocateMode, Allocation, Caller, OpenMode, Seek, WriteMode};
@@ -12,14 +14,14 @@ use crate::{Error, Result};
 const COPY_LEN_MAX: u64 = 16 << 20;
 
 /// Maximum number of bytes that are read and written at once.
-const PIECE_LEN_MAX: u64 = 1 << 20;
+pub const COPY_PIECE_LEN_MAX: u64 = 1 << 20;
 
 /// A place in a file: inode number and offset in bytes.
 type Place = (u64, u64);
 
 impl Volume {
     /// Copies up to `len` bytes, and returns the number of copied bytes: fewer than `len` at the end of the source, after
-    /// 16 MiB, or where an error occurred after the first byte.
+    /// 16 MiB, where an error occurred after the first byte, or where the next piece has to wait for the thread for the log.
     ///
     /// # Errors
     ///
@@ -46,6 +48,9 @@ impl Volume {
         to.1.checked_add(len).ok_or(Error::FileTooLarge)?;
         let mut done = 0;
         while done < len {
+            if done > 0 && self.must_copy_wait(to.0, len - done) {
+                break;
+            }
             let source = (from.0, from.1 + done);
             // The privileges are gone after the first piece.
             let kill_privileges = mode.kill_privileges && done == 0;
@@ -58,6 +63,12 @@ impl Volume {
             }
         }
         Ok(done)
+    }
+
+    /// Returns whether the next piece of a copy to file `ino`, of which `len` bytes are left, waits for the thread for the log.
+    fn must_copy_wait(&self, ino: u64, len: u64) -> bool {
+        let piece = len.min(COPY_PIECE_LEN_MAX) as usize;
+        self.options.has_log_thread && !self.has_write_room(ino, piece, Duration::ZERO)
     }
 
     /// Copies data or a hole of up to `len` bytes, and returns the number of copied bytes.
@@ -84,7 +95,7 @@ impl Volume {
             hole => hole?,
         };
         // Pieces end where blocks of the target end.
-        let piece = PIECE_LEN_MAX - to.1 % 4096;
+        let piece = COPY_PIECE_LEN_MAX - to.1 % 4096;
         let len = len.min(hole - from.1).min(piece);
         let bytes = self.read(from.0, from.1, len as usize)?;
         self.write(to.0, to.1, bytes.as_bytes(), mode, caller)?;

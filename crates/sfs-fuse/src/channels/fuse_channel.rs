@@ -31,6 +31,14 @@ impl MessageBuffer {
         Page::several(1 + payload).map(Self)
     }
 
+    /// Returns a copy of the message of `len` bytes, in memory of about its length.
+    pub(crate) fn copy(&mut self, len: usize) -> io::Result<Self> {
+        let payload = u32::try_from(len.saturating_sub(FIXED_LEN)).unwrap_or(u32::MAX);
+        let mut copy = Self::new(payload)?;
+        copy.memory()[..len].copy_from_slice(&self.memory()[..len]);
+        Ok(copy)
+    }
+
     fn memory(&mut self) -> &mut [u8] {
         &mut self.0.as_mut_bytes()[PAGE_SIZE - FIXED_LEN..]
     }

@@ -29,6 +29,18 @@ pub struct FuseRequest<'a> {
 }
 
 impl<'a> FuseRequest<'a> {
+    /// Returns the inode whose data the request writes, with the number of bytes; `None` if it writes no data. A copy counts
+    /// as a write to its target.
+    pub fn data_target(&self) -> Option<(u64, usize)> {
+        match &self.operation {
+            FuseOperation::Write(write) => Some((self.node, write.data.len())),
+            FuseOperation::CopyFileRange(copy) => {
+                Some((copy.to_node, usize::try_from(copy.len).unwrap_or(usize::MAX)))
+            }
+            _ => None,
+        }
+    }
+
     /// Decodes `bytes`, with the features that both sides have agreed on.
     ///
     /// # Errors

@@ -139,6 +139,11 @@ pub struct SessionConfig {
     /// `true` if requests should come through io_uring where the kernel offers it;
     /// [`crate::FuseSession::rings`] returns the outcome.
     pub rings: bool,
+    /// With rings, replaces `max_background` and `congestion_threshold`.
+    pub background_of_rings: Option<(u16, u16)>,
+    /// Number of bytes of parked requests from which serving threads wait with the next write: the last thread from four times as
+    /// many.
+    pub parked_bytes_max: usize,
 }
 
 impl Default for SessionConfig {
@@ -153,6 +158,8 @@ impl Default for SessionConfig {
             time_granularity: 1,
             threads: 1,
             rings: false,
+            background_of_rings: None,
+            parked_bytes_max: 16 << 20,
         }
     }
 }

@@ -1,0 +1,113 @@
+//! The shell as the handler of a session: which requests are parked, and until when.
+//!
+//! A WRITE, and the first piece of a copy, waits for room in the write buffer, and is parked where its writer would have to clean. A change waits while the mount
+//! is frozen. An FSYNC waits while another thread holds the log; it is announced first, so that the next sync by any thread
+//! serves all that wait. No other request waits: names and reads need neither the log nor room.
+
+use std::time::Duration;
+
+use sfs_core::COPY_PIECE_LEN_MAX;
+use sfs_device::BLOCK_SIZE;
+use sfs_fuse::{FuseOperation, FuseRequest, Handler, Queue, WaitingChange};
+
+use super::dispatch::is_change;
+use super::fuse_shell::FuseShell;
+use super::reply_result::{ReplyBytes, ReplyResult};
+
+impl FuseShell {
+    /// Waits as long as `request` would be parked, for a transport that cannot park.
+    pub(crate) fn wait_in_place(&self, request: &FuseRequest<'_>) {
+        if self.queue_for(request) != Some(Queue::Changes) {
+            return;
+        }
+        let (node, data_len) = data_target(request).unwrap_or((request.node, 0));
+        let since = std::time::Instant::now();
+        loop {
+            let seen = self.progress();
+            let waited = since.elapsed();
+            if self.may_go_on(&WaitingChange { node, data_len, waited }) {
+                return;
+            }
+            self.wait_for_progress(seen);
+        }
+    }
+
+    /// Returns the queue of a write of `data_len` bytes to file `ino`.
+    fn queue_for_write(&self, ino: u64, data_len: usize) -> Option<Queue> {
+        let has_room = self.log_work.may_write(&self.volume, (ino, data_len), Duration::ZERO);
+        let blocks = data_len.div_ceil(BLOCK_SIZE) as u64;
+        (!has_room || self.volume.owes_cleaning(blocks)).then_some(Queue::Changes)
+    }
+
+    /// Returns the queue of a sync of file `ino`, which is announced then.
+    fn queue_for_sync(&self, ino: u64) -> Option<Queue> {
+        if self.volume.is_read_only() {
+            return None;
+        }
+        self.log_work.note_sync(&self.volume);
+        if !self.volume.is_log_busy() && !self.volume.is_sync_long(ino) {
+            return None;
+        }
+        Some(Queue::Syncs(self.volume.announce_sync(ino)))
+    }
+}
+
+/// Returns the inode whose data `request` writes, with the number of bytes that must have room: the first piece of a copy.
+fn data_target(request: &FuseRequest<'_>) -> Option<(u64, usize)> {
+    let (node, len) = request.data_target()?;
+    Some((node, len.min(COPY_PIECE_LEN_MAX as usize)))
+}
+
+impl Handler for FuseShell {
+    type Bytes = ReplyBytes;
+
+    fn answer(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
+        self.reply_to(request, room)
+    }
+
+    fn answer_parked(
+        &self,
+        request: &FuseRequest<'_>,
+        queue: Queue,
+        room: &mut [u8],
+    ) -> ReplyResult {
+        self.reply_to_parked(request, Some(queue), room)
+    }
+
+    fn queue_for(&self, request: &FuseRequest<'_>) -> Option<Queue> {
+        let operation = &request.operation;
+        match operation {
+            _ if self.gate.is_closed() && is_change(operation) => Some(Queue::Changes),
+            FuseOperation::Write(_) | FuseOperation::CopyFileRange(_) => {
+                let (node, data_len) = data_target(request)?;
+                self.queue_for_write(node, data_len)
+            }
+            FuseOperation::Fsync { .. } | FuseOperation::Fsyncdir { .. } => {
+                self.queue_for_sync(request.node)
+            }
+            FuseOperation::Syncfs => {
+                self.log_work.note_sync(&self.volume);
+                Some(Queue::WholeSyncs(self.volume.announce_sync_all()))
+            }
+            _ => None,
+        }
+    }
+
+    fn may_go_on(&self, change: &WaitingChange) -> bool {
+        !self.gate.is_closed()
+            && (change.data_len == 0
+                || self.log_work.may_write(
+                    &self.volume,
+                    (change.node, change.data_len.min(COPY_PIECE_LEN_MAX as usize)),
+                    change.waited,
+                ))
+    }
+
+    fn progress(&self) -> u64 {
+        self.log_work.progress()
+    }
+
+    fn wait_for_progress(&self, seen: u64) {
+        self.log_work.wait_for_progress(&self.volume, seen);
+    }
+}
