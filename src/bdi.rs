@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use sfs_device::FileDevice;
 use sysfs::BdiFiles;
 
+use crate::device_speed::DeviceSpeed;
 use crate::kernel_release;
 
 /// Read-ahead, in KiB: eight requests of the size that the kernel sends by default.
@@ -34,8 +35,8 @@ pub(crate) fn wait_for(dir: &Path) -> io::Result<u64> {
 pub(crate) struct BackingDevice {
     /// Device of the volume, whose speed bounds the dirty data.
     device: Option<Arc<FileDevice>>,
-    /// Speed of reading in bytes a second, which stands in for that of writing until something was written.
-    read_speed: Option<u64>,
+    /// Speed of reading, which stands in for that of writing until something was written.
+    read_speed: Option<DeviceSpeed>,
     /// `true` if the kernel reads asynchronously.
     pub(crate) reads_asynchronously: bool,
     configured: Mutex<Option<Configured>>,
@@ -75,10 +76,10 @@ pub(crate) struct DirtyBound {
 }
 
 impl BackingDevice {
-    /// Returns the settings for a volume on `device`, which reads `read_speed` bytes in a second.
+    /// Returns the settings for a volume on `device`, whose speed of reading was measured.
     pub(crate) fn new(
         device: Arc<FileDevice>,
-        read_speed: Option<u64>,
+        read_speed: Option<DeviceSpeed>,
         reads_asynchronously: bool,
     ) -> Self {
         Self { device: Some(device), read_speed, reads_asynchronously, ..Self::default() }
@@ -89,9 +90,17 @@ impl BackingDevice {
         if self.reads_asynchronously { None } else { self.write_speed() }
     }
 
+    /// Returns the speed of reading; `None` if the device is read through the page cache.
+    pub(crate) fn read_speed(&self) -> Option<DeviceSpeed> {
+        self.read_speed
+    }
+
     /// Returns the number of bytes that the device writes in a second, if that is known.
     fn write_speed(&self) -> Option<u64> {
-        self.device.as_ref().and_then(|device| device.write_speed()).or(self.read_speed)
+        self.device
+            .as_ref()
+            .and_then(|device| device.write_speed())
+            .or_else(|| self.read_speed.map(|speed| speed.bytes_per_second))
     }
 
     /// Configures the mount with device number `dev`, whose volume has `free` free bytes. Only root

@@ -25,7 +25,7 @@ use sfs_system::mountinfo::{self, DeviceNumber};
 use crate::background::{Background, Waker};
 use crate::bdi::{self, BackingDevice};
 use crate::control::{ControlClient, ControlHandler, ControlServer};
-use crate::device_speed;
+use crate::device_speed::{self, DeviceSpeed};
 use crate::exit_error::{self, ExitError};
 use crate::freeze::{Freezer, ThawReason};
 use crate::fuse::FuseShell;
@@ -157,6 +157,8 @@ fn serve(
     let grown = grow(&volume, &options);
     let waker = Arc::new(Waker::default());
     let read_speed = device_speed::measure(&device, &volume.superblock().layout);
+    volume.set_read_gap(read_speed.map_or(0, DeviceSpeed::gap_blocks));
+    device.set_turn_bytes(read_speed.map_or(usize::MAX, DeviceSpeed::turn_bytes));
     let reads_asynchronously = options.async_reads.are_wanted(read_speed);
     let bdi = Arc::new(BackingDevice::new(device.clone(), read_speed, reads_asynchronously));
     let mut shell =
@@ -165,6 +167,7 @@ fn serve(
     shell.set_gate(freezer.gate());
     let (lost_writeback, recorder) = (shell.lost_writeback(), shell.recorder());
     let latencies = shell.latencies();
+    let reads = shell.read_ahead().figures(read_speed);
     let cleanings = Arc::new(RecentCleanings::default());
     volume.observe_cleaning(cleanings.clone());
     let trimming = shell.trimming();
@@ -207,6 +210,7 @@ fn serve(
         opened: device.clone(),
         waker,
         latencies,
+        reads,
         cleanings,
         bdi: bdi.clone(),
         before,

@@ -24,7 +24,7 @@ use crate::bdi::BackingDevice;
 use crate::exit_error::ExitError;
 use crate::file_clock;
 use crate::freeze::{FREEZE_SECS_MAX, Freezer, ThawReason};
-use crate::fuse::Latencies;
+use crate::fuse::{Latencies, ReadFigures};
 use crate::inspect::scrubber::Scrubber;
 use crate::mount::explain;
 use crate::mount_options::MountOptions;
@@ -32,7 +32,7 @@ use crate::mount_options::remount::access_times_of;
 use crate::recent_cleanings::RecentCleanings;
 use crate::request_recorder::RequestRecorder;
 use crate::resize_report::{self, ResizeReport};
-use crate::stat_report::{LatencyReport, VolumeReport};
+use crate::stat_report::{LatencyReport, ReadsReport, VolumeReport};
 use crate::transport::ActiveTransport;
 
 /// State of a mount that requests need.
@@ -62,6 +62,7 @@ pub(crate) struct ControlHandler {
     pub(crate) is_over: Arc<Mutex<bool>>,
     /// `true` once the kernel has unmounted: work that was asked for ends soon.
     pub(crate) is_ending: Arc<AtomicBool>,
+    pub(crate) reads: ReadFigures,
     pub(crate) scrubber: Arc<Scrubber>,
     /// Held during a part of a trim.
     pub(crate) trimming: Arc<Mutex<()>>,
@@ -107,7 +108,8 @@ impl ControlHandler {
         let report = VolumeReport::of_mounted(volume, &self.before, &self.device, transport);
         let cache = Some(self.bdi.dirty_bound().into());
         let latencies = LatencyReport::of(&self.latencies);
-        VolumeReport { cache, latencies, cleanings: self.cleanings.report(), ..report }
+        let reads = Some(ReadsReport::from(&self.reads));
+        VolumeReport { cache, reads, latencies, cleanings: self.cleanings.report(), ..report }
     }
 
     /// Reports the numbers of the volume, with the mount point and the state of the kernel's mount.

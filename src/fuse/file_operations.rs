@@ -72,6 +72,7 @@ impl FuseShell {
 
     pub(super) fn release(&self, ino: u64, release: &ReleaseArgs) -> Reply<ReplyBytes> {
         self.handles.released(ino, release.handle);
+        self.read_ahead.released(ino, release.handle);
         Reply::Done
     }
 
@@ -79,6 +80,9 @@ impl FuseShell {
         let (offset, len) = (read.offset, read.size as usize);
         // The kernel itself asks for the time of access again after a read.
         self.note_access(ino, read.open_flags);
+        if let Some(reply) = self.read_ahead.answer(ino, read, room) {
+            return Ok(reply);
+        }
         match Block::room_for(offset, len, room) {
             Some(blocks) => Ok(Reply::InPlace(self.volume.read_into(ino, offset, len, blocks)?)),
             None => Ok(Reply::Data(ReplyBytes::Content(self.volume.read(ino, offset, len)?))),

@@ -18,6 +18,7 @@ use super::error_report::{ErrorReport, FailureReport};
 use super::health_report::HealthReport;
 use super::latency_report::LatencyReport;
 use super::lock_report::LockReport;
+use super::reads_report::ReadsReport;
 use super::wear_report::WearReport;
 use crate::bdi::DirtyBound;
 use crate::file_clock;
@@ -39,6 +40,9 @@ pub struct VolumeReport {
     pub transport: Option<TransportReport>,
     /// Dirty data that the kernel may hold; `None` when the volume is not mounted.
     pub cache: Option<CacheReport>,
+    /// How the device is read; `None` when the volume is not mounted.
+    #[serde(default)]
+    pub reads: Option<ReadsReport>,
     /// `true` if nothing can be written.
     pub read_only: bool,
     /// Identity of the volume.
@@ -248,6 +252,7 @@ impl VolumeReport {
             mount_point: None,
             transport: None,
             cache: None,
+            reads: None,
             read_only: true,
             uuid: Uuid::from_bytes(superblock.uuid).to_string(),
             label: superblock.label.as_str().to_owned(),

@@ -32,6 +32,8 @@ mod memory_tests;
 mod mount;
 mod namespace;
 mod read;
+mod read_ahead;
+mod read_blocks;
 mod rename;
 mod resize;
 #[cfg(test)]
@@ -69,6 +71,7 @@ use crate::recovery::Recovery;
 use crate::request::{AccessTimePolicy, VolumeOptions};
 use crate::space::SpaceControl;
 use crate::wear::WearRecorder;
+pub use read_ahead::ContentAhead;
 pub use resize::{ResizeError, Resized};
 use schedule::Schedule;
 pub use scrub::Scrub;

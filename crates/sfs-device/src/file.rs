@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 pub use self::open::{Access, OpenError, OpenErrorKind};
@@ -19,12 +19,13 @@ use self::open::{OpenedFile, Sharing};
 use parking_lot::Mutex;
 
 use crate::block::{BLOCK_SIZE, Block};
-use crate::device::{Device, Stream};
+use crate::device::{Device, ReadRun, Stream};
 use crate::error::{DeviceError, Operation};
 use crate::geometry::Geometry;
 use crate::pieces::Pieces;
-use crate::sys::{self, Gather};
-use crate::transfer::{drain, fill};
+use crate::read_ring;
+use crate::sys::{self, Gather, Scatter};
+use crate::transfer::{drain, fill, fill_parts};
 
 /// A regular file or a block device, as a [`Device`].
 ///
@@ -46,6 +47,8 @@ pub struct FileDevice {
     is_block_device: bool,
     direct_io: bool,
     pieces: Pieces,
+    /// Number of bytes of one [`Device::read_many`] that are under way at a time.
+    turn_bytes: AtomicUsize,
     /// `true` after the medium refused a discard as unsupported.
     discard_refused: AtomicBool,
 }
@@ -94,6 +97,7 @@ impl FileDevice {
             is_block_device,
             direct_io,
             pieces: Pieces::default(),
+            turn_bytes: AtomicUsize::new(usize::MAX),
             discard_refused: AtomicBool::new(false),
         })
     }
@@ -149,6 +153,12 @@ impl FileDevice {
         self.direct_io.then(|| self.pieces.speed()).flatten()
     }
 
+    /// Bounds the bytes of one [`Device::read_many`] that are under way at a time, so that requests of other threads get their
+    /// turn on a slow device. A single request may be longer.
+    pub fn set_turn_bytes(&self, bytes: usize) {
+        self.turn_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// Returns the unit in bytes that a short transfer is rounded down to, so that the next call of direct
     /// I/O is aligned.
     fn transfer_unit(&self) -> usize {
@@ -163,6 +173,23 @@ impl FileDevice {
         }
         let block_count = self.block_count.load(Ordering::Relaxed);
         Geometry::check_range_of(block_count, operation, address, count)
+    }
+
+    /// Reads a run with calls that wait for their bytes. The `first` call was already made, and returned this.
+    fn read_run(
+        &self,
+        run: &mut ReadRun<'_>,
+        first: Option<io::Result<usize>>,
+    ) -> Result<(), DeviceError> {
+        let (address, block_count) = (run.address, run.block_count());
+        let mut first = first;
+        fill_parts(
+            Scatter::new(&mut run.parts),
+            address * BLOCK_SIZE as u64,
+            self.transfer_unit(),
+            |parts, offset| first.take().unwrap_or_else(|| parts.read_at(self.file(), offset)),
+        )
+        .map_err(|source| DeviceError::of_blocks(Operation::Read, address, block_count, source))
     }
 
     fn discard_bytes(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -207,6 +234,26 @@ impl Device for FileDevice {
             |bytes, offset| self.file().read_at(bytes, offset),
         )
         .map_err(|source| DeviceError::of_blocks(Operation::Read, address, block_count, source))
+    }
+
+    /// Several runs are with the medium at the same time, if requests bypass the page cache and the kernel has io_uring for
+    /// this process. Otherwise one follows the other, since copying from the page cache has nothing to wait for.
+    fn read_many(&self, runs: &mut [ReadRun<'_>]) -> Vec<Result<(), DeviceError>> {
+        let checked =
+            runs.iter().map(|run| self.check(Operation::Read, run.address, run.block_count()));
+        let checked: Vec<_> = checked.collect();
+        let mut first = match self.direct_io && runs.len() > 1 && checked.iter().all(Result::is_ok)
+        {
+            true => {
+                read_ring::read_together(self.file(), runs, self.turn_bytes.load(Ordering::Relaxed))
+            }
+            false => None,
+        };
+        let read = |(no, (run, checked)): (usize, (&mut ReadRun<'_>, _))| {
+            let first = first.as_mut().map(|first| std::mem::replace(&mut first[no], Ok(0)));
+            Result::and_then(checked, |()| self.read_run(run, first))
+        };
+        runs.iter_mut().zip(checked).enumerate().map(read).collect()
     }
 
     fn write(&self, address: u64, parts: &[&[Block]], _: Stream) -> Result<(), DeviceError> {
