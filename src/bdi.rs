@@ -87,7 +87,8 @@ impl BackingDevice {
 
     /// Returns the speed by which dirty data is bounded. On a fast device a busy processor makes writes look slow.
     fn bounding_speed(&self) -> Option<u64> {
-        if self.reads_asynchronously { None } else { self.write_speed() }
+        let is_slow = self.read_speed.is_some_and(DeviceSpeed::is_slow);
+        if is_slow && !self.reads_asynchronously { self.write_speed() } else { None }
     }
 
     /// Returns the speed of reading; `None` if the device is read through the page cache.

@@ -5,15 +5,16 @@
 //! that is a small part of the time of a single one.
 //!
 //! The kernel puts asynchronous reads (its read-ahead, and reads of cold pages) behind all write requests that it has queued. On a
-//! slow card these take seconds, and so did a read of 4 KiB beside a copy. Synchronous reads pass them. A fast device loses a part
-//! of its speed in order, since the kernel then sends the next read only after the reply to the last.
+//! slow card these take seconds, and so did a read of 4 KiB beside a copy. Synchronous reads pass them. In exchange the kernel
+//! sends the next read only after the reply to the last. Where the daemon reads ahead, and the kernel asks for a MiB at a time,
+//! reads in order are no slower for that.
 
 use std::time::{Duration, Instant};
 
 use sfs_core::format::Layout;
 use sfs_device::{BLOCK_SIZE, Block, Device, FileDevice, ReadPart, ReadRun};
 
-/// Bytes in a second below which reads are synchronous. There the time between two requests, about 0.3 ms for a MiB, costs less
+/// Bytes in a second below which a device is slow: reads from it are always synchronous. There the time between two requests, about 0.3 ms for a MiB, costs less
 /// than a fifteenth of the speed.
 const FAST: u64 = 200 << 20;
 
@@ -44,7 +45,7 @@ pub(crate) struct DeviceSpeed {
 /// Condition for asynchronous reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AsyncReads {
-    /// On a fast device.
+    /// On a fast device, unless the daemon reads ahead and the kernel asks for long parts.
     #[default]
     WhereFast,
     /// On every device.
@@ -54,10 +55,11 @@ pub enum AsyncReads {
 }
 
 impl AsyncReads {
-    /// Returns whether the kernel may read asynchronously from a device of this speed.
-    pub(crate) fn are_wanted(self, speed: Option<DeviceSpeed>) -> bool {
+    /// Returns whether the kernel may read asynchronously from a device of this speed. `is_fed` is `true` if the daemon reads
+    /// ahead, and the kernel asks it for a MiB at a time.
+    pub(crate) fn are_wanted(self, speed: Option<DeviceSpeed>, is_fed: bool) -> bool {
         match self {
-            Self::WhereFast => speed.is_none_or(|speed| speed.bytes_per_second >= FAST),
+            Self::WhereFast => !is_fed && !speed.is_some_and(DeviceSpeed::is_slow),
             Self::Always => true,
             Self::Never => false,
         }
@@ -75,6 +77,11 @@ impl DeviceSpeed {
             bytes_per_second: u64::try_from(per_second).unwrap_or(u64::MAX),
             request: (short / SHORT_READS as u32).saturating_sub(block),
         }
+    }
+
+    /// Returns whether a device of this speed makes a reader wait longer for its bytes than for anything else.
+    pub(crate) fn is_slow(self) -> bool {
+        self.bytes_per_second < FAST
     }
 
     /// Returns the longest gap between two blocks, in blocks, that is read in less time than a request takes.
@@ -143,11 +150,13 @@ mod tests {
         let wanted = |choice: AsyncReads| {
             let of = |bytes_per_second| DeviceSpeed { bytes_per_second, request: Duration::ZERO };
             [None, Some(20 << 20), Some(FAST), Some(2 << 30)]
-                .map(|speed| choice.are_wanted(speed.map(of)))
+                .map(|speed| choice.are_wanted(speed.map(of), false))
         };
         assert_eq!(wanted(AsyncReads::WhereFast), [true, false, true, true]);
         assert_eq!(wanted(AsyncReads::Always), [true; 4]);
         assert_eq!(wanted(AsyncReads::Never), [false; 4]);
+        assert!(!AsyncReads::WhereFast.are_wanted(None, true), "the daemon reads ahead");
+        assert!(AsyncReads::Always.are_wanted(None, true));
     }
 
     #[test]

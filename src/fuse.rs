@@ -36,5 +36,5 @@ pub(crate) use fuse_shell::FuseShell;
 pub(crate) use invalidations::AttributeInvalidations;
 pub(crate) use latencies::{Latencies, LatencySnapshot};
 pub(crate) use lost_writeback::LossReport;
-pub(crate) use read_ahead::ReadFigures;
+pub(crate) use read_ahead::{ReadAhead, ReadFigures};
 pub(crate) use reply_result::ReplyResult;

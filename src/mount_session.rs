@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use nix::mount::MntFlags;
+use nix::unistd::geteuid;
 use own_mount::{OwnMount, UnannouncedMount};
 use parking_lot::Mutex;
 use sfs_core::format::{FORMAT_VERSION, Features};
@@ -28,7 +29,7 @@ use crate::control::{ControlClient, ControlHandler, ControlServer};
 use crate::device_speed::{self, DeviceSpeed};
 use crate::exit_error::{self, ExitError};
 use crate::freeze::{Freezer, ThawReason};
-use crate::fuse::FuseShell;
+use crate::fuse::{FuseShell, ReadAhead};
 use crate::health_log::HealthLog;
 use crate::inspect::scrubber::Scrubber;
 use crate::kernel_release;
@@ -159,7 +160,10 @@ fn serve(
     let read_speed = device_speed::measure(&device, &volume.superblock().layout);
     volume.set_read_gap(read_speed.map_or(0, DeviceSpeed::gap_blocks));
     device.set_turn_bytes(read_speed.map_or(usize::MAX, DeviceSpeed::turn_bytes));
-    let reads_asynchronously = options.async_reads.are_wanted(read_speed);
+    // Only root can make the kernel ask for more than 128 KiB at a time.
+    let is_fed = nix::unistd::geteuid().is_root()
+        && ReadAhead::window_max(options.volume.cache, read_speed) > 0;
+    let reads_asynchronously = options.async_reads.are_wanted(read_speed, is_fed);
     let bdi = Arc::new(BackingDevice::new(device.clone(), read_speed, reads_asynchronously));
     let mut shell =
         FuseShell::new(volume.clone(), waker.clone(), bdi.clone(), &options, name.clone());
@@ -332,7 +336,7 @@ fn watch_health(
 /// Returns whether sync(2) reaches the volume: the kernel sends SYNCFS, and the transport supports
 /// it.
 fn hears_of_syncs(is_block_device: bool, transport: TransportChoice) -> bool {
-    let is_kernel_mount = is_block_device && nix::unistd::geteuid().is_root();
+    let is_kernel_mount = is_block_device && geteuid().is_root();
     transport != TransportChoice::Fuser
         && mount::syncfs::is_sent(is_kernel_mount, &kernel_release::running())
 }

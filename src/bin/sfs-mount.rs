@@ -23,7 +23,8 @@ Mount options:
   sync, dirsync         make every operation, or every operation on names, durable before it returns
   write_buffer=SIZE     memory for data that waits to be written (64M, less where
                         memory is short)
-  cache=SIZE            memory for metadata (128M, less where memory is short)
+  cache=SIZE            memory for metadata and read-ahead (128M, less where memory is short); below
+                        16M the kernel alone reads ahead
   commit=SECONDS        longest time that written data waits (5)
   checkpoint=SECONDS    longest time between checkpoints (30; 300 while little is written)
   policy=NAME           which blocks are written together: sfs, sfs-fast12, sepbit, none, ... (sfs)
@@ -42,8 +43,9 @@ Mount options:
   async_dio=auto|on|off  let libaio and io_uring have several direct requests in flight (auto: from
                         Linux 7.3 on); with an older kernel, on may lose direct writes to a file
                         that is also read through the page cache
-  async_read=auto|on|off  let the kernel send several reads of a file at a time (auto: from devices that
-                        read 200 MiB in a second); off: reads do not wait behind queued writes
+  async_read=auto|on|off  let the kernel send several reads of a file at a time (auto: if the device
+                        reads 200 MiB in a second, and the daemon does not read ahead or the mount
+                        is not root's); off: reads do not wait behind queued writes
   acl, noacl            enforce access control lists (where the kernel and the transport can); acl: or
                         do not mount; noacl: the mode alone decides, and other users than the owner
                         of a directory cause fewer requests

@@ -15,6 +15,7 @@ use sfs_fuse::{
 
 use super::error_to_errno;
 use super::fuse_shell::{FuseShell, caller};
+use super::read_ahead::AnswerAhead;
 use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 use crate::mount_options::SyncPolicy;
 
@@ -80,8 +81,12 @@ impl FuseShell {
         let (offset, len) = (read.offset, read.size as usize);
         // The kernel itself asks for the time of access again after a read.
         self.note_access(ino, read.open_flags);
-        if let Some(reply) = self.read_ahead.answer(ino, read, room) {
-            return Ok(reply);
+        match self.read_ahead.answer(ino, read, room) {
+            Some(AnswerAhead::Window(ahead, range)) => {
+                return Ok(Reply::Data(ReplyBytes::Ahead(ahead, range)));
+            }
+            Some(AnswerAhead::InPlace(len)) => return Ok(Reply::InPlace(len)),
+            None => {}
         }
         match Block::room_for(offset, len, room) {
             Some(blocks) => Ok(Reply::InPlace(self.volume.read_into(ino, offset, len, blocks)?)),

@@ -11,20 +11,20 @@ mod window;
 mod workers;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use sfs_core::Volume;
-use sfs_fuse::{ReadArgs, Reply};
+use sfs_fuse::ReadArgs;
 
 pub(super) use self::window::Ahead;
 
 use self::stream::Stream;
-use self::window::{Slot, WindowBudget};
+use self::window::{Slot, WINDOW_MIN, WindowBudget};
 use self::workers::{Job, Workers};
-use super::reply_result::ReplyBytes;
 use crate::device_speed::DeviceSpeed;
 
 /// Part of `cache=` that windows may have, as a divisor.
@@ -46,6 +46,14 @@ pub(crate) struct ReadAhead {
     begun: Instant,
 }
 
+/// Answer to a read.
+pub(super) enum AnswerAhead {
+    /// These bytes of a window.
+    Window(Arc<Ahead>, Range<usize>),
+    /// This many bytes of the room, from several windows.
+    InPlace(usize),
+}
+
 /// Figures of reading, for reports.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadFigures {
@@ -58,17 +66,19 @@ pub(crate) struct ReadFigures {
 }
 
 impl ReadAhead {
-    /// Reads ahead on `volume` with a part of `cache` bytes, from a device of this speed. A device that is read through the
-    /// page cache needs none.
+    /// Returns the longest window of one handle in bytes, with a part of `cache` bytes and a device of this speed; 0 if nothing
+    /// is read ahead. A device that is read through the page cache needs no read-ahead.
+    pub(crate) fn window_max(cache: usize, speed: Option<DeviceSpeed>) -> u64 {
+        let budget = (cache / CACHE_DIVISOR) as u64;
+        speed.map_or(0, |speed| stream::window_max(budget, speed.bytes_per_second))
+    }
+
+    /// Reads ahead on `volume`; see [`ReadAhead::window_max`].
     pub(crate) fn new(volume: Arc<Volume>, cache: usize, speed: Option<DeviceSpeed>) -> Self {
-        let budget_bytes = cache / CACHE_DIVISOR;
-        let of_speed =
-            |speed: DeviceSpeed| stream::window_max(budget_bytes as u64, speed.bytes_per_second);
-        let budget = Arc::new(WindowBudget::new(volume.clone(), budget_bytes));
         Self {
             shards: Default::default(),
-            budget,
-            window_max: speed.map_or(0, of_speed),
+            budget: Arc::new(WindowBudget::new(volume.clone(), cache / CACHE_DIVISOR)),
+            window_max: Self::window_max(cache, speed),
             workers: Workers::new(volume),
             answered_bytes: Arc::default(),
             begun: Instant::now(),
@@ -86,25 +96,20 @@ impl ReadAhead {
     }
 
     /// Notes a read of file `ino`, and answers it if its bytes were read ahead. They may be put into `room`.
-    pub(super) fn answer(
-        &self,
-        ino: u64,
-        read: &ReadArgs,
-        room: &mut [u8],
-    ) -> Option<Reply<ReplyBytes>> {
+    pub(super) fn answer(&self, ino: u64, read: &ReadArgs, room: &mut [u8]) -> Option<AnswerAhead> {
         let len = read.size as usize;
         if self.window_max == 0 || len == 0 {
             return None;
         }
         let key = (ino, read.handle);
         let found = self.note(key, read.offset, len as u64);
-        let reply = take(&found, read.offset, len, room);
-        if reply.is_some() {
+        let answer = take(&found, read.offset, len, room);
+        if answer.is_some() {
             self.answered_bytes.fetch_add(len as u64, Ordering::Relaxed);
         } else if found.iter().any(|slot| slot.is_old()) {
             self.give_up(key);
         }
-        reply
+        answer
     }
 
     /// Closes a handle.
@@ -123,13 +128,17 @@ impl ReadAhead {
         let consumed = stream.note(offset, len, now);
         let found = stream.covering(offset, len);
         let due = stream.due(self.window_max);
-        let Some(window) = due else {
+        let Some(mut window) = due else {
             drop(shard);
             drop(consumed);
             return found;
         };
         let memory = consumed.into_iter().find_map(|slot| slot.into_memory(window.len));
-        let memory = memory.or_else(|| self.budget.take(window.len));
+        let mut memory = memory.or_else(|| self.budget.take(window.len));
+        if memory.is_none() && stream.has_none() {
+            window.len = WINDOW_MIN;
+            memory = self.budget.take(WINDOW_MIN);
+        }
         if let Some(memory) = memory {
             let slot = stream.add(window);
             drop(shard);
@@ -159,17 +168,12 @@ impl ReadAhead {
     }
 }
 
-/// Returns the reply to a read, from one window or from several that follow each other.
-fn take(
-    found: &[Arc<Slot>],
-    offset: u64,
-    len: usize,
-    room: &mut [u8],
-) -> Option<Reply<ReplyBytes>> {
+/// Returns the answer to a read, from one window or from several that follow each other.
+fn take(found: &[Arc<Slot>], offset: u64, len: usize, room: &mut [u8]) -> Option<AnswerAhead> {
     let (first, others) = found.split_first()?;
     let ahead = first.wait()?;
     if let Some(range) = ahead.content().find(offset, len) {
-        return Some(Reply::Data(ReplyBytes::Ahead(ahead, range)));
+        return Some(AnswerAhead::Window(ahead, range));
     }
     let room = room.get_mut(..len)?;
     let mut filled = copy(&ahead, offset, room)?;
@@ -177,10 +181,10 @@ fn take(
         let ahead = slot.wait()?;
         filled += copy(&ahead, offset + filled as u64, &mut room[filled..])?;
         if ahead.content().is_end() {
-            return Some(Reply::InPlace(filled));
+            return Some(AnswerAhead::InPlace(filled));
         }
     }
-    (filled == len).then_some(Reply::InPlace(filled))
+    (filled == len).then_some(AnswerAhead::InPlace(filled))
 }
 
 /// Copies the bytes of a window from `offset` on to `room`; returns their number.
@@ -192,3 +196,6 @@ fn copy(ahead: &Ahead, offset: u64, room: &mut [u8]) -> Option<usize> {
     room[..len].copy_from_slice(&content.bytes()[range]);
     Some(len)
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,9 @@ pub(crate) use chunk::{Append, Chunk};
 pub(crate) use in_place::{InPlaceBlock, InPlaceWrites};
 pub(crate) use pieces::Piece;
 
+/// Gap in blocks that is read along, until the mount has measured its device.
+const GAP_BLOCKS_MAX: usize = 8;
+
 /// Device of an open volume.
 pub(crate) struct VolumeDevice {
     device: Arc<dyn Device>,
@@ -42,7 +45,7 @@ impl VolumeDevice {
         health: Arc<Health>,
         counters: Arc<AtomicCounters>,
     ) -> Self {
-        let gap_blocks_max = AtomicUsize::new(pieces::GAP_BLOCKS_MAX);
+        let gap_blocks_max = AtomicUsize::new(GAP_BLOCKS_MAX);
         Self { device, in_flight: RwLock::default(), health, counters, gap_blocks_max }
     }
 

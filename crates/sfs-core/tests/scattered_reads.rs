@@ -184,7 +184,11 @@ fn only_reads_with_the_damaged_block_fail() {
         let address = fixture.address(300);
         let range = address..address + 1;
         let faulty = fixture.device.inner();
-        if is_unreadable { faulty.fail_reads(range) } else { faulty.corrupt_reads(range) }
+        if is_unreadable {
+            faulty.fail_reads(range)
+        } else {
+            faulty.corrupt_reads(range)
+        }
         fixture.check(0, 300 * BLOCK_SIZE);
         fixture.check(301 * BLOCK_SIZE, 399 * BLOCK_SIZE);
         let error = fixture.volume.read(fixture.ino, 0, 301 * BLOCK_SIZE).expect_err("damage");
@@ -202,10 +206,16 @@ fn only_reads_with_the_damaged_block_fail() {
         let missing: Vec<u64> = (0..FILE_BLOCKS).filter(|block| !found(*block)).collect();
         assert!(missing.contains(&300));
         // The device reads the blocks of one piece together.
-        let piece = fixture.runs().into_iter().find(|run| run.address <= address && address < run.address + u64::from(run.count));
+        let piece = fixture
+            .runs()
+            .into_iter()
+            .find(|run| run.address <= address && address < run.address + u64::from(run.count));
         let piece = piece.expect("a run");
         let of_piece = |block: &u64| (*block as u32).wrapping_sub(piece.block) < piece.count;
-        assert!(missing.iter().all(of_piece) && (is_unreadable || missing.len() == 1), "{missing:?}");
+        assert!(
+            missing.iter().all(of_piece) && (is_unreadable || missing.len() == 1),
+            "{missing:?}"
+        );
         assert!(ahead.find(299 * BLOCK_SIZE as u64, 2 * BLOCK_SIZE).is_none());
     }
 }
@@ -247,8 +257,7 @@ fn what_was_read_ahead_is_old_after_any_change_and_after_nothing_else() {
         |fixture, _| fixture.punch(8192..20_000),
         |fixture, other| {
             let (from, to) = ((other, 0), (fixture.ino, 4096));
-            let copied =
-                fixture.volume.copy_range(from, to, 8192, WriteMode::default(), &caller());
+            let copied = fixture.volume.copy_range(from, to, 8192, WriteMode::default(), &caller());
             assert_eq!(copied.unwrap(), 8192);
             fixture.expected[4096..4096 + 8192].fill(5);
         },

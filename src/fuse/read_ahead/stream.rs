@@ -6,10 +6,7 @@ use std::time::Duration;
 
 use sfs_device::BLOCK_SIZE;
 
-use super::window::Slot;
-
-/// Length of a window of content that lies in order on the device, in bytes.
-const WINDOW_MIN: u64 = 2 << 20;
+use super::window::{Slot, WINDOW_MIN};
 
 /// Number of reads in order after which windows begin.
 const READS_NEEDED: u32 = 2;
@@ -27,12 +24,15 @@ const WINDOWS_PER_SECOND: u64 = 2;
 /// Time without a read after which other handles may have the memory.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Returns the longest window in bytes, where all windows together have `budget` bytes; 0 if the shortest two do not fit.
+/// Returns the longest window in bytes, where all windows together have `budget` bytes: two of them leave a quarter to the short
+/// windows of other handles. Returns 0 if the shortest two do not fit.
 pub(super) fn window_max(budget: u64, bytes_per_second: u64) -> u64 {
     if budget < 2 * WINDOW_MIN {
         return 0;
     }
-    (bytes_per_second / WINDOWS_PER_SECOND).clamp(WINDOW_MIN, budget / 2) / WINDOW_MIN * WINDOW_MIN
+    (bytes_per_second / WINDOWS_PER_SECOND).clamp(WINDOW_MIN, (budget / 8 * 3).max(WINDOW_MIN))
+        / WINDOW_MIN
+        * WINDOW_MIN
 }
 
 /// Reads through one handle.
@@ -137,6 +137,11 @@ impl Stream {
         Some(Window { start: last.end(), len: self.window_len })
     }
 
+    /// Returns whether the handle has no window.
+    pub(super) fn has_none(&self) -> bool {
+        self.windows.is_empty()
+    }
+
     /// Adds a window that is going to be read; returns the place for its content.
     pub(super) fn add(&mut self, window: Window) -> Arc<Slot> {
         let slot = Arc::new(Slot::default());
@@ -236,7 +241,7 @@ mod tests {
 
     #[test]
     fn windows_fit_the_budget_and_the_device() {
-        assert_eq!(window_max(32 * MIB, 2000 * MIB), 16 * MIB);
+        assert_eq!(window_max(32 * MIB, 2000 * MIB), 12 * MIB);
         assert_eq!(window_max(32 * MIB, 20 * MIB), 10 * MIB);
         assert_eq!(window_max(32 * MIB, 1), WINDOW_MIN);
         assert_eq!(window_max(4 * MIB, 2000 * MIB), WINDOW_MIN);

@@ -7,6 +7,9 @@ use parking_lot::{Condvar, Mutex};
 use sfs_core::{ContentAhead, Volume};
 use sfs_device::{BLOCK_SIZE, MmapRegion};
 
+/// Length of a window of content that lies in order on the device, in bytes.
+pub(super) const WINDOW_MIN: u64 = 2 << 20;
+
 /// Memory that all windows may have, and that they have.
 pub(super) struct WindowBudget {
     volume: Arc<Volume>,
@@ -21,13 +24,33 @@ impl WindowBudget {
 
     /// Returns memory for a window of `len` bytes; `None` if the budget or the system has none.
     pub(super) fn take(self: &Arc<Self>, len: u64) -> Option<Memory> {
+        // Long windows leave a quarter to short ones.
+        let most = if len > WINDOW_MIN { self.bytes / 4 * 3 } else { self.bytes };
         let len = usize::try_from(len).ok()?;
-        let with = |used: usize| used.checked_add(len).filter(|used| *used <= self.bytes);
-        let used = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, with).ok()?;
-        self.volume.lend_cache(used + len);
+        let with = |used: usize| used.checked_add(len).filter(|used| *used <= most);
+        self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, with).ok()?;
+        self.lend();
         let loan = Loan { budget: self.clone(), len };
         let region = MmapRegion::new(len.div_ceil(BLOCK_SIZE)).ok()?;
         Some(Memory { region, loan })
+    }
+
+    /// Takes the memory of the windows from the cache of nodes.
+    fn lend(&self) {
+        self.volume.lend_cache(self.used.load(Ordering::Acquire));
+    }
+
+    /// Returns the number of bytes that windows have.
+    #[cfg(test)]
+    pub(super) fn used_bytes(&self) -> usize {
+        self.used.load(Ordering::Acquire)
+    }
+
+    /// Returns whether all windows are gone, after the threads have had time to end theirs.
+    #[cfg(test)]
+    pub(super) fn is_unused(&self) -> bool {
+        sfs_testkit::wait_until("the windows are gone", || self.used_bytes() == 0);
+        self.used_bytes() == 0
     }
 }
 
@@ -39,8 +62,8 @@ struct Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        let used = self.budget.used.fetch_sub(self.len, Ordering::AcqRel);
-        self.budget.volume.lend_cache(used - self.len);
+        self.budget.used.fetch_sub(self.len, Ordering::AcqRel);
+        self.budget.lend();
     }
 }
 

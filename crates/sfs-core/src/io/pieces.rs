@@ -10,9 +10,6 @@ use sfs_device::{Block, ReadPart, ReadRun};
 use super::VolumeDevice;
 use crate::Error;
 
-/// Gap in blocks that is read along, until the mount has measured its device.
-pub(super) const GAP_BLOCKS_MAX: usize = 8;
-
 /// Part of the wanted blocks that a call may read along in gaps, as a divisor. A single gap is always allowed.
 const GAPS_DIVISOR: usize = 4;
 

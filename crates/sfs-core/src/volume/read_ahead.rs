@@ -62,7 +62,8 @@ impl Volume {
         let blocks = &mut memory[..len.div_ceil(BLOCK_SIZE)];
         let first = first_block(offset);
         let read = self.read_blocks(&file, first, blocks)?;
-        if file.version() != version {
+        // Without the lock of the file, a place in place may belong to another file by now, unnoticed without a checksum.
+        if !self.have_stayed(ino, &read.unverified)? || file.version() != version {
             return Ok(None);
         }
         let missing = read.unread.iter().chain(&read.damaged).map(|block| (block - first) as usize);

@@ -28,7 +28,7 @@ const LOOKUP_BLOCKS: usize = 256;
 const PIECE_BLOCKS_MAX: usize = 256;
 
 /// A block of a file and its place on the device.
-type Mapped = (u32, Mapping);
+pub(super) type Mapped = (u32, Mapping);
 
 /// Outcome of reading blocks of a file.
 #[derive(Debug, Default)]
@@ -41,6 +41,8 @@ pub(super) struct BlocksRead {
     pub(super) error: Option<Error>,
     /// Numbers of the blocks whose content was wrong at every attempt.
     pub(super) damaged: Vec<u32>,
+    /// Blocks that are overwritten in place and have no checksum, with their places.
+    pub(super) unverified: Vec<Mapped>,
 }
 
 impl Volume {
@@ -83,6 +85,24 @@ impl Volume {
         }
         read.damaged = wanted;
         Ok(read)
+    }
+
+    /// Returns whether the blocks without a checksum are still where they were read.
+    pub(super) fn have_stayed(&self, ino: u64, unverified: &[Mapped]) -> Result<bool> {
+        for part in unverified.chunks(LOOKUP_BLOCKS) {
+            let have_stayed = self.metadata.read_txn(|txn| {
+                for (block, mapping) in part {
+                    if txn.mapping(ino, *block)?.map(|now| now.address) != Some(mapping.address) {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            })?;
+            if !have_stayed {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Counts blocks that were wrong `before` and are now right, read from the same address.
@@ -133,8 +153,14 @@ impl Volume {
             let memory = &blocks[(block - first) as usize];
             if !unread.is_empty() && unread.binary_search(&mapping.address).is_ok() {
                 read.unread.push(*block);
-            } else if mapping.checksum.is_some_and(|sum| crc32c::crc32c(memory.as_bytes()) != sum) {
-                wrong.push((*block, *mapping));
+                continue;
+            }
+            match mapping.checksum {
+                None => read.unverified.push((*block, *mapping)),
+                Some(sum) if crc32c::crc32c(memory.as_bytes()) != sum => {
+                    wrong.push((*block, *mapping));
+                }
+                Some(_) => {}
             }
         }
         wrong

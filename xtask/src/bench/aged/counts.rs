@@ -46,9 +46,10 @@ impl RequestCounter {
 
     /// Returns the numbers of reads and of sectors read. `Documentation/block/stat.rst` of the kernel defines the file.
     fn now(&self) -> Result<(u64, u64)> {
-        let text = fs::read_to_string(&self.path)
-            .with_context(|| format!("{}", self.path.display()))?;
-        let numbers: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        let text =
+            fs::read_to_string(&self.path).with_context(|| format!("{}", self.path.display()))?;
+        let numbers: Vec<u64> =
+            text.split_whitespace().map_while(|word| word.parse().ok()).collect();
         match numbers[..] {
             [reads, _, sectors, ..] => Ok((reads, sectors)),
             _ => anyhow::bail!("{}: {text}", self.path.display()),
