@@ -137,7 +137,7 @@ fn reads_equal_a_model_with_holes_dirty_and_partial_blocks() {
     for (seed, data_layout) in (1..).zip(DataLayout::ALL) {
         let mut random = SeededRng::new(seed);
         let mut fixture = Fixture::new(data_layout);
-        for round in 0..400 {
+        for round in 0..200 {
             fixture.volume.set_read_gap(random.pick(&[0, 1, 8, 100]));
             let offset = random.below(FILE_BLOCKS * BLOCK_SIZE as u64) as usize;
             let len = 1 + random.below(40_000) as usize;
