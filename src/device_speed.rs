@@ -22,10 +22,14 @@ const FAST: u64 = 200 << 20;
 const READ_BLOCKS: usize = 64;
 
 /// Number of reads, and of groups of short reads. The fastest counts, as other programs may delay some.
-const READS: u64 = 3;
+const READS: u64 = 5;
 
 /// Number of short reads that are made together.
 const SHORT_READS: u64 = 8;
+
+/// Gap that is always read along, in blocks: on every device a request costs more, and other programs may disturb the
+/// measurement.
+const GAP_BLOCKS_MIN: u64 = 2;
 
 /// Longest gap that is read along, in blocks, however much a request costs: the device may be faster than it was at the mount.
 const GAP_BLOCKS_MAX: u64 = 32;
@@ -87,7 +91,7 @@ impl DeviceSpeed {
     /// Returns the longest gap between two blocks, in blocks, that is read in less time than a request takes.
     pub(crate) fn gap_blocks(self) -> usize {
         let bytes = self.request.as_nanos() * u128::from(self.bytes_per_second) / 1_000_000_000;
-        (bytes / BLOCK_SIZE as u128).min(GAP_BLOCKS_MAX.into()) as usize
+        (bytes / BLOCK_SIZE as u128).clamp(GAP_BLOCKS_MIN.into(), GAP_BLOCKS_MAX.into()) as usize
     }
 
     /// Returns the number of bytes that the device reads while requests of other threads wait.
@@ -171,6 +175,6 @@ mod tests {
         let disk = DeviceSpeed::of_times(micros(10_000), micros(80_000));
         assert_eq!(disk.gap_blocks() as u64, GAP_BLOCKS_MAX);
         let instant = DeviceSpeed::of_times(Duration::ZERO, Duration::ZERO);
-        assert_eq!(instant.gap_blocks(), 0);
+        assert_eq!(instant.gap_blocks() as u64, GAP_BLOCKS_MIN);
     }
 }
