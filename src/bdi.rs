@@ -7,16 +7,17 @@
 mod dirty_bound;
 mod sysfs;
 
-use std::fs;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use sfs_device::FileDevice;
+use sfs_system::mountinfo::DeviceNumber;
 use sysfs::BdiFiles;
 
 use crate::device_speed::DeviceSpeed;
@@ -25,9 +26,9 @@ use crate::kernel_release;
 /// Read-ahead, in KiB: eight requests of the size that the kernel sends by default.
 const READ_AHEAD_KB: &str = "1024";
 
-/// Waits for the mount at `dir` to answer. Returns its device number.
-pub(crate) fn wait_for(dir: &Path) -> io::Result<u64> {
-    Ok(fs::metadata(dir)?.dev())
+/// Waits for the mount whose root directory is open as `root` to answer. Returns its device number.
+pub(crate) fn wait_for(root: &File) -> io::Result<u64> {
+    Ok(root.metadata()?.dev())
 }
 
 /// Backing device of a mount, with the bound on the dirty data that the kernel holds for the mount.
@@ -39,6 +40,8 @@ pub(crate) struct BackingDevice {
     read_speed: Option<DeviceSpeed>,
     /// `true` if the kernel reads asynchronously.
     pub(crate) reads_asynchronously: bool,
+    /// Directory of the kernel's settings, until [`BackingDevice::configure`].
+    opened: Mutex<Option<BdiFiles>>,
     configured: Mutex<Option<Configured>>,
     /// Number of bytes written since the last check of the bound. `check_after` is the number after
     /// which the bound is checked again.
@@ -104,15 +107,22 @@ impl BackingDevice {
             .or_else(|| self.read_speed.map(|speed| speed.bytes_per_second))
     }
 
-    /// Configures the mount with device number `dev`, whose volume has `free` free bytes. Only root
-    /// can configure a mount.
-    pub(crate) fn configure(&self, dev: u64, free: u64) {
-        let (major, minor) = (nix::sys::stat::major(dev), nix::sys::stat::minor(dev));
+    /// Opens the directory of the mount with device number `number`, which has one as soon as it is made. Returns the path.
+    pub(crate) fn open(&self, number: DeviceNumber) -> Option<PathBuf> {
+        let DeviceNumber { major, minor } = number;
         let names = [format!("{major}:{minor}-fuseblk"), format!("{major}:{minor}")];
         let base = Path::new("/sys/class/bdi");
-        let Some(files) = names.iter().find_map(|name| BdiFiles::open(&base.join(name)).ok())
-        else {
-            tracing::debug!("no backing device for {major}:{minor}");
+        let open =
+            |name| BdiFiles::open(&base.join(name)).ok().map(|files| (base.join(name), files));
+        let (path, files) = names.iter().find_map(open)?;
+        *self.opened.lock() = Some(files);
+        Some(path)
+    }
+
+    /// Configures the mount of [`BackingDevice::open`], whose volume has `free` free bytes. Only root can configure a mount.
+    pub(crate) fn configure(&self, free: u64) {
+        let Some(files) = self.opened.lock().take() else {
+            tracing::debug!("no backing device of the mount");
             self.refused.fetch_add(1, Ordering::Relaxed);
             return;
         };

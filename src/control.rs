@@ -22,5 +22,5 @@ pub(crate) use asking::{ask, ask_within, unknown_reply};
 pub(crate) use client::{ControlClient, ControlError};
 pub(crate) use handler::ControlHandler;
 pub(crate) use messages::{ControlReply, ControlRequest, ScrubRequest, TraceBeginning};
-pub(crate) use server::{ControlServer, is_allowed};
+pub(crate) use server::{ControlServer, ControlSocket, is_allowed};
 pub(crate) use socket_path::{BoundSocket, listen_for_metrics};

@@ -79,17 +79,21 @@ fn on_mount(path: &Path) -> Result<(MountRecord, u64), ExitError> {
     let file = fs::metadata(path).map_err(|error| {
         ExitError::usage(format_args!("{shown}: {}", exit_error::reason(&error)))
     })?;
-    let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
-    let mount = mountinfo::of_number(DeviceNumber { major, minor })
-        .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?;
-    let mount = mount.filter(MountRecord::is_sfs);
-    let mount =
-        mount.ok_or_else(|| ExitError::mount(format_args!("{shown}: not on an SFS volume")))?;
+    let mount = mount_of(path, &file)?;
     if !file.is_file() {
         let kind = if file.is_dir() { "a directory" } else { "no regular file" };
         return Err(without_blocks(path, kind));
     }
     Ok((mount, file.ino()))
+}
+
+/// Returns the mount of SFS that `file`, with this path, is on.
+pub(crate) fn mount_of(path: &Path, file: &fs::Metadata) -> Result<MountRecord, ExitError> {
+    let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
+    let mount = mountinfo::of_number(DeviceNumber { major, minor })
+        .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?;
+    let mount = mount.filter(MountRecord::is_sfs);
+    mount.ok_or_else(|| ExitError::mount(format_args!("{}: not on an SFS volume", path.display())))
 }
 
 fn without_blocks(path: &Path, kind: &str) -> ExitError {

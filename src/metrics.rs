@@ -12,4 +12,4 @@ mod server;
 
 pub use exposition::{exposition, to_json};
 pub use metric::{METRICS, Metric, MetricKind, Naming};
-pub(crate) use server::MetricsServer;
+pub(crate) use server::{MetricsServer, MetricsSockets};

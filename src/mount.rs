@@ -30,7 +30,7 @@ pub(crate) use open_volume::{OpenedDevice, explain, open_device, open_volume};
 pub(crate) use unmounted::open_for_reading;
 
 /// Device file of the kernel's FUSE.
-const FUSE_DEVICE: &str = "/dev/fuse";
+pub(crate) const FUSE_DEVICE: &str = "/dev/fuse";
 
 /// Number of threads beside one for each core: a handler waits for the device.
 const THREADS_MORE: usize = 2;
@@ -56,7 +56,7 @@ fn open_fuse_device() -> Result<File, ExitError> {
     OpenOptions::new().read(true).write(true).open(FUSE_DEVICE).map_err(|error| {
         match error.kind() {
             ErrorKind::PermissionDenied => ExitError::usage(format_args!(
-                "{FUSE_DEVICE}: permission denied; mount as root, or let users open it"
+                "{FUSE_DEVICE}: permission denied; mount as root, or let users open it: chmod 666 {FUSE_DEVICE}"
             )),
             ErrorKind::NotFound => {
                 ExitError::system(format_args!("{FUSE_DEVICE} is missing; try: modprobe fuse"))

@@ -2,10 +2,11 @@
 //!
 //! [`MountOptions::parse`] reads the list. An unknown option is refused by its name, and options
 //! that mount(8) adds for itself are dropped (`foreign`). `remount` decides which options a remount
-//! may change.
+//! may change. [`table`] describes the options to people.
 
 mod foreign;
 pub mod remount;
+pub mod table;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub struct MountOptions {
     pub grow: bool,
     /// `true` if other users may enter a mount that an ordinary user makes.
     pub allow_other: bool,
+    /// `true` if the daemon gives up what it does not need after the mount.
+    pub sandbox: bool,
     /// Loopback address at which every user of the machine may read the metrics of the mount.
     pub metrics: Option<SocketAddr>,
 }
@@ -92,6 +95,7 @@ impl Default for MountOptions {
             threads: None,
             grow: false,
             allow_other: false,
+            sandbox: true,
             metrics: None,
         }
     }
@@ -192,6 +196,18 @@ impl MountOptions {
                     || ExitError::usage(format_args!("{name}={value}: give a number, 1..10000"));
                 self.volume.wear_levelling = Some(bound.ok_or_else(wrong)?);
             }
+            "defrag" => {
+                let percent = match value {
+                    "off" => Some(0),
+                    value => value.parse().ok().filter(|percent| (1..=100).contains(percent)),
+                };
+                let wrong = || {
+                    ExitError::usage(format_args!(
+                        "{name}={value}: give a percentage, 1..100, or off"
+                    ))
+                };
+                self.volume.idle_defragmentation = percent.ok_or_else(wrong)?;
+            }
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
                 let wrong =
@@ -262,6 +278,8 @@ impl MountOptions {
             "grow" => self.grow = true,
             "nogrow" => self.grow = false,
             "allow_other" => self.allow_other = true,
+            "sandbox" => self.sandbox = true,
+            "nosandbox" => self.sandbox = false,
             "acl" => self.access_lists = AccessLists::Required,
             "noacl" => self.access_lists = AccessLists::Off,
             _ => return false,
@@ -389,6 +407,9 @@ mod tests {
             "threads=0",
             "wear_levelling=0",
             "wear_levelling=on",
+            "defrag=0",
+            "defrag=101",
+            "defrag=on",
             "cache=",
             "writeback=1",
             "errors=ignore",

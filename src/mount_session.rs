@@ -6,14 +6,17 @@
 //! checkpoint. The first write to the device comes after all checks, and the last checkpoint comes
 //! after the last request.
 
+mod confinement;
 mod own_mount;
 
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use confinement::Sockets;
 use nix::mount::MntFlags;
 use nix::unistd::geteuid;
 use own_mount::{OwnMount, UnannouncedMount};
@@ -21,11 +24,11 @@ use parking_lot::Mutex;
 use sfs_core::format::{FORMAT_VERSION, Features};
 use sfs_core::{ResizeError, Volume};
 use sfs_system::memory_limit::MemoryLimit;
-use sfs_system::mountinfo::{self, DeviceNumber};
+use sfs_system::mountinfo;
 
 use crate::background::{Background, Waker};
 use crate::bdi::{self, BackingDevice};
-use crate::control::{ControlClient, ControlHandler, ControlServer};
+use crate::control::{ControlClient, ControlHandler, ControlServer, ControlSocket};
 use crate::device_speed::{self, DeviceSpeed};
 use crate::exit_error::{self, ExitError};
 use crate::freeze::{Freezer, ThawReason};
@@ -36,6 +39,7 @@ use crate::kernel_release;
 use crate::logging;
 use crate::memory_budget;
 use crate::metrics::MetricsServer;
+use crate::monitor::Monitor;
 use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
 use crate::mount_options::MountOptions;
 use crate::panic_hook;
@@ -146,6 +150,7 @@ fn serve(
     // If the daemon is killed, dirty data of the kernel's cache is lost with it. Only root may set
     // the value.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    let monitor = Arc::new(start_monitor(&request.options, pipe)?);
     let opened = open_device(path, &request.options, pipe)?;
     let OpenedDevice { device, mut options, is_write_protected } = opened;
     let too_large = memory_budget::fit(&mut options.volume, MemoryLimit::of_this_process())?;
@@ -169,6 +174,7 @@ fn serve(
         FuseShell::new(volume.clone(), waker.clone(), bdi.clone(), &options, name.clone());
     let freezer = Freezer::new(volume.clone(), waker.clone(), name.clone());
     shell.set_gate(freezer.gate());
+    shell.set_monitor(monitor.clone());
     let (lost_writeback, recorder) = (shell.lost_writeback(), shell.recorder());
     let latencies = shell.latencies();
     let reads = shell.read_ahead().figures(read_speed);
@@ -179,7 +185,8 @@ fn serve(
     device.yield_claim();
     let target = MountTarget { device: path, is_block_device, dir };
     let signals = own_mount::signals()?;
-    let (unannounced, serving, own) = mount_and_open(&target, &options, request.transport, shell)?;
+    let (unannounced, serving, own, root) =
+        mount_and_open(&target, &options, request.transport, shell, monitor)?;
     let (transport, reason) = (serving.transport, serving.reason.clone());
     if !request.foreground {
         logging::to_system();
@@ -195,6 +202,9 @@ fn serve(
         None => {}
     }
     warn_about(&volume, serving.enforces_lists, &name);
+    let number = own.number();
+    let sockets = Sockets::listen(dir, number, &options);
+    let limits = confinement::limit(path, number, &options, &bdi, &sockets, &serving)?;
     let no_thread = |error| ExitError::system(format_args!("cannot start a thread: {error}"));
     let thawing = freezer.clone();
     own.unmount_on(signals, move || {
@@ -206,7 +216,6 @@ fn serve(
     let background = background.map_err(no_thread)?;
     let is_over = Arc::new(Mutex::new(false));
     let is_ending = Arc::new(AtomicBool::new(false));
-    let (number, metrics_at) = (own.number(), options.metrics);
     let handler = Arc::new(ControlHandler {
         volume: volume.clone(),
         freezer: freezer.clone(),
@@ -223,21 +232,23 @@ fn serve(
         transport: (transport, reason),
         device: name.clone(),
         number,
+        mounts: own.table(),
+        limits,
         is_over: is_over.clone(),
         is_ending: is_ending.clone(),
         scrubber: scrubber.clone(),
         trimming,
     });
-    let control = start_control(dir, number, handler.clone());
+    let control = sockets.control.and_then(|socket| start_control(dir, socket, handler.clone()));
     let report = move || handler.report_of_mount();
-    let metrics = MetricsServer::start(&name, number, metrics_at, Arc::new(report));
+    let metrics = MetricsServer::start(&name, sockets.metrics, Arc::new(report));
     // The mount answers only once this thread runs.
     let own_while_serving = own.clone();
     let serve = move || serving.run(|error| own_while_serving.lose(error));
     let serving = std::thread::Builder::new().name("sfs-serve".into()).spawn(serve);
     let serving = serving.map_err(no_thread)?;
-    let answered = wait_for_answer(dir, &own).inspect(|dev| {
-        bdi.configure(*dev, volume.certain_space().available_bytes());
+    let answered = wait_for_answer(root, &own).inspect(|()| {
+        bdi.configure(volume.certain_space().available_bytes());
         let warning = || format!("WARNING: {name} is write-protected, mounted read-only");
         let warnings = is_write_protected.then(warning).into_iter().chain(too_large);
         pipe.report_ready(&warnings.collect::<Vec<_>>());
@@ -246,7 +257,7 @@ fn serve(
         Ok(_) => unannounced.keep(),
         Err(_) => drop(unannounced),
     }
-    let outcome = join(serving, &own, &name, answered.map(drop));
+    let outcome = join(serving, &own, &name, answered);
     own.end();
     is_ending.store(true, Ordering::Release);
     scrubber.begin_to_stop();
@@ -269,10 +280,10 @@ fn serve(
     })
 }
 
-/// Waits until the mount answers. Returns its device number.
-fn wait_for_answer(dir: &Path, own: &OwnMount) -> io::Result<u64> {
-    let dev = bdi::wait_for(dir)?;
-    if own.has(dev) { Ok(dev) } else { Err(ErrorKind::ConnectionAborted.into()) }
+/// Waits until the mount with the directory `root` answers.
+fn wait_for_answer(root: File, own: &OwnMount) -> io::Result<()> {
+    let dev = bdi::wait_for(&root)?;
+    if own.has(dev) { Ok(()) } else { Err(ErrorKind::ConnectionAborted.into()) }
 }
 
 /// Waits until the mount has been served to its end. Returns the error of the session if the mount
@@ -366,26 +377,38 @@ fn mount_and_open(
     options: &MountOptions,
     transport: TransportChoice,
     shell: FuseShell,
-) -> Result<(UnannouncedMount, Serving, OwnMount), ExitError> {
+    monitor: Arc<Monitor>,
+) -> Result<(UnannouncedMount, Serving, OwnMount, File), ExitError> {
     let table = own_mount::table()?;
     let channel = mount::mount(target, options)?;
-    let own = OwnMount::at(target.dir, table, target.device.display().to_string())?;
+    let own = OwnMount::at(target.dir, table, monitor, target.device.display().to_string())?;
     let unannounced = UnannouncedMount::new(own.clone());
+    let root = own_mount::root(target.dir)?;
     let opened = transport.open(channel, shell, mount::threads(options));
     let serving = opened.map_err(|error| match error.kind() {
         ErrorKind::Unsupported => ExitError::mount(error),
         _ => ExitError::mount(format_args!("cannot agree on FUSE with the kernel: {error}")),
     })?;
-    Ok((unannounced, serving, own))
+    Ok((unannounced, serving, own, root))
+}
+
+/// Starts the process that keeps the privileges which the sandbox takes from this one.
+fn start_monitor(options: &MountOptions, pipe: &mut ReadyPipe) -> Result<Monitor, ExitError> {
+    if !options.sandbox {
+        return Ok(Monitor::default());
+    }
+    Monitor::start(pipe).map_err(|error| {
+        ExitError::system(format_args!("cannot start the monitor: {error}; see -o nosandbox"))
+    })
 }
 
 /// Starts the control socket. A mount works without one; programs that need it report that it is missing.
 fn start_control(
     dir: &Path,
-    number: DeviceNumber,
+    socket: ControlSocket,
     handler: Arc<ControlHandler>,
 ) -> Option<ControlServer> {
-    match ControlServer::start(number, handler) {
+    match socket.serve(handler) {
         Ok(control) => Some(control),
         Err(error) => {
             tracing::warn!("{}: no control socket: {error}", dir.display());

@@ -38,6 +38,11 @@ impl ReadyPipe {
         Self { pipe: Some(pipe), line: ProgressLine::new() }
     }
 
+    /// Closes this process's end, without a report: another process has one, too.
+    pub(crate) fn abandon(&mut self) {
+        self.pipe = None;
+    }
+
     /// Shows the user `text` about the progress. Must be called before the report.
     pub(crate) fn report_progress(&mut self, text: &str) {
         match &mut self.pipe {
@@ -169,7 +174,7 @@ pub(crate) fn warn(text: &str) {
 }
 
 /// Leaves the terminal and the session, and the working directory, which would stay busy.
-fn leave_terminal() {
+pub(crate) fn leave_terminal() {
     let _ = unistd::setsid();
     let _ = std::env::set_current_dir("/");
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {

@@ -12,6 +12,7 @@ mod notify_thread;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
 use clap::ValueEnum;
 use fuser_adapter::FuserSession;
@@ -20,6 +21,7 @@ use sfs_fuse::NoUring;
 
 use crate::exit_error::ExitError;
 use crate::fuse::FuseShell;
+use crate::mount::FUSE_DEVICE;
 use crate::mount_options::{AccessLists, MountOptions};
 
 /// Value of the option `--transport`.
@@ -121,6 +123,14 @@ impl TransportChoice {
 }
 
 impl Serving {
+    /// Returns the device file that the threads of this transport open.
+    pub(crate) fn opened_later(&self) -> Option<&'static Path> {
+        match self.session {
+            AnySession::Native(_) => None,
+            AnySession::Fuser(_) => Some(Path::new(FUSE_DEVICE)),
+        }
+    }
+
     /// Serves until the filesystem is unmounted. Calls `lost` when a request stays without a reply, so that only a
     /// forced unmount ends its wait.
     pub(crate) fn run(self, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {

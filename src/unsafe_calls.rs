@@ -25,8 +25,7 @@ pub(crate) enum ForkSide {
 /// If this process has more than one thread: the child would have the locks of the other threads,
 /// but not the threads that release the locks.
 pub(crate) fn split() -> io::Result<ForkSide> {
-    let threads = fs::read_dir("/proc/self/task")?.count();
-    assert_eq!(threads, 1, "fork before threads");
+    assert_eq!(thread_count()?, 1, "fork before threads");
     // SAFETY: there is one thread, as just checked, so the child may do everything that the parent may.
     match unsafe { fork() }? {
         ForkResult::Parent { .. } => Ok(ForkSide::Parent),
@@ -81,4 +80,36 @@ pub(crate) fn become_io_flusher() -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Restricts the system calls of this thread, and of the threads that it starts, by the filter `program`. With `is_logged` the
+/// kernel logs the calls that it refuses. Needs `no_new_privs` or privileges.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+pub(crate) fn filter_system_calls(
+    program: &[seccompiler::sock_filter],
+    is_logged: bool,
+) -> io::Result<()> {
+    let of_libc = |code: &seccompiler::sock_filter| libc::sock_filter {
+        code: code.code,
+        jt: code.jt,
+        jf: code.jf,
+        k: code.k,
+    };
+    let mut program: Vec<libc::sock_filter> = program.iter().map(of_libc).collect();
+    let len = program.len().try_into().map_err(|_| io::ErrorKind::InvalidInput)?;
+    let whole = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    // The daemon runs no code of others, which is the case that older kernels slow a filtered process down for.
+    let log = if is_logged { libc::SECCOMP_FILTER_FLAG_LOG } else { 0 };
+    let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW | log;
+    let set = libc::SECCOMP_SET_MODE_FILTER;
+    // SAFETY: the kernel reads `len` instructions from `filter`, which outlive the call, and checks them.
+    match unsafe { libc::syscall(libc::SYS_seccomp, set, flags, &raw const whole) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Returns the number of threads of this process.
+pub(crate) fn thread_count() -> io::Result<usize> {
+    Ok(fs::read_dir("/proc/self/task")?.count())
 }

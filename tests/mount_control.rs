@@ -83,7 +83,13 @@ fn mounted_numbers_agree_with_the_kernels() {
         });
     }
     let last = numbers(&mount.dir);
-    let parts = ["data_bytes", "cleaning_bytes", "metadata_bytes", "summary_bytes"];
+    let parts = [
+        "data_bytes",
+        "cleaning_bytes",
+        "defragmentation_bytes",
+        "metadata_bytes",
+        "summary_bytes",
+    ];
     let sum: u64 = parts.iter().map(|name| counter(&last, name)).sum();
     assert_eq!(sum, counter(&last, "device_bytes_written"), "kinds of bytes: {last}");
     assert!(counter(&last, "user_bytes_written") >= 18 << 20, "{last}");

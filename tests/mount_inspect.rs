@@ -374,8 +374,13 @@ fn mounted_scrubs_are_stopped_resumed_and_outlived_by_their_position() {
     let mut client = Command::new(env!("CARGO_BIN_EXE_sfs-ctl"));
     client.args(["scrub", "start", "--rate", "1M", "--state"]).arg(&state).arg(&mount.dir);
     let client = client.stderr(std::process::Stdio::piped()).spawn().expect("sfs-ctl runs");
-    wait_until("a position in the tree is kept", || {
-        fs::read_to_string(&state).is_ok_and(|kept| !kept.contains("\"0-0-0\""))
+    let first_file = fs::metadata(mount.dir.join("0")).expect("a file").ino();
+    wait_until("a position behind the first file is kept", || {
+        let kept =
+            fs::read(&state).ok().and_then(|kept| serde_json::from_slice::<Value>(&kept).ok());
+        let position = kept.and_then(|kept| Some(kept["position"].as_str()?.to_owned()));
+        let ino = position.and_then(|position| position.split('-').next()?.parse::<u64>().ok());
+        ino.is_some_and(|ino| ino > first_file)
     });
     let begun = Instant::now();
     mount.unmount();

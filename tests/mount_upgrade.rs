@@ -19,6 +19,7 @@ const BLOCK: usize = 4096;
 const SUPERBLOCK_AT: usize = 4 * BLOCK;
 const CHECKSUM_AT: usize = 8;
 const VERSION_AT: usize = 12;
+const INCOMPATIBLE_AT: usize = 16;
 const COMPATIBLE_AT: usize = 184;
 const READ_ONLY_COMPATIBLE_AT: usize = 192;
 
@@ -106,5 +107,56 @@ fn a_volume_that_a_newer_program_allows_to_read_is_mounted_read_only() {
     assert!(said.contains("features 0x1000000 are newer than this program knows"), "{said}");
     assert!(said.contains("mount it with '-o ro', or upgrade sfs"), "{said}");
     log_of_mount(&volume, "ro");
+    assert!(before == fs::read(&volume.device).expect("the image"), "nothing was changed");
+}
+
+/// Returns one of the feature words of both superblocks, which are the same.
+fn feature_word(volume: &TestVolume, at: usize) -> u64 {
+    let bytes = fs::read(&volume.device).expect("the image");
+    let words = [SUPERBLOCK_AT, bytes.len() - BLOCK].map(|copy| {
+        u64::from_le_bytes(bytes[copy + at..copy + at + 8].try_into().expect("eight bytes"))
+    });
+    assert_eq!(words[0], words[1]);
+    words[0]
+}
+
+/// A volume goes to a newer program and back: features of the newer step are bits that this program does not know.
+#[test]
+fn mounted_volumes_go_between_two_steps_of_the_format_and_back() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("16M");
+    let mount = volume.mount("rw");
+    fs::write(mount.dir.join("file"), "content").expect("a file");
+    mount.unmount();
+    // A mount without a new feature leaves the volume to older programs.
+    assert_eq!(feature_word(&volume, READ_ONLY_COMPATIBLE_AT), 0);
+
+    // Up: a newer program has written a compatible feature. Down: this program writes, and keeps it.
+    change(&volume.device, |block| block[COMPATIBLE_AT + 7] = 0x40);
+    let mount = volume.mount("rw");
+    assert_eq!(fs::read(mount.dir.join("file")).expect("the file"), b"content");
+    fs::write(mount.dir.join("second"), "of the older program").expect("a file");
+    mount.unmount();
+    assert_eq!(feature_word(&volume, COMPATIBLE_AT), 1 << 62);
+
+    // The first use of a read-only-compatible feature, and of no other, sets its bit.
+    let mount = volume.mount("rw");
+    let mut allocate = Command::new("fallocate");
+    allocate.args(["-l", "64K"]).arg(mount.dir.join("reserved"));
+    assert!(allocate.status().expect("fallocate runs").success());
+    mount.unmount();
+    assert_eq!(feature_word(&volume, READ_ONLY_COMPATIBLE_AT), 4);
+    assert_eq!(feature_word(&volume, COMPATIBLE_AT), 1 << 62);
+
+    // An incompatible feature ends the way back: nothing is mounted or changed, not even read-only.
+    change(&volume.device, |block| block[INCOMPATIBLE_AT + 1] = 1);
+    let before = fs::read(&volume.device).expect("the image");
+    for options in ["rw", "ro"] {
+        let output = sfs_mount(&volume.device, &volume.dir, options);
+        assert_eq!(output.status.code(), Some(32), "{options}");
+        assert!(stderr(&output).contains("features 0x100 are newer"), "{}", stderr(&output));
+    }
     assert!(before == fs::read(&volume.device).expect("the image"), "nothing was changed");
 }

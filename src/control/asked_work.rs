@@ -1,4 +1,4 @@
-//! Answers to requests for work on a mounted volume: cleaning, trimming, a checkpoint. Each does a bounded part.
+//! Answers to requests for work on a mounted volume: cleaning, defragmentation, trimming, a checkpoint. Each does a bounded part.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use sfs_core::{Error, Trim};
 
 use super::handler::ControlHandler;
 use crate::exit_error::ExitError;
-use crate::inspect::asked_work::{CheckpointReport, CleanPart, TrimPart};
+use crate::inspect::asked_work::{CheckpointReport, CleanPart, DefragPart, TrimPart};
 
 /// Time after which a part of a trim ends.
 const TRIM_PART: Duration = Duration::from_millis(200);
@@ -17,6 +17,12 @@ const TRIM_PART: Duration = Duration::from_millis(200);
 /// Longest pause between two steps, of which each is followed by a pause as long as itself, so that the device serves
 /// others at least half of the time.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// Longest time that a step of a defragmentation waits for users' requests to pause.
+const YIELD_MAX: Duration = Duration::from_millis(50);
+
+/// Time between two looks whether users make requests.
+const YIELD: Duration = Duration::from_millis(5);
 
 impl ControlHandler {
     /// Writes a checkpoint.
@@ -43,6 +49,56 @@ impl ControlHandler {
         let round = round.map_err(|error| self.refusal(&error))?;
         self.waker.note();
         Ok(round.map(CleanPart::from).unwrap_or_default())
+    }
+
+    /// Puts the next part of a file in order, from block `from` on. An unmount ends the part between two steps.
+    pub(super) fn defragment(&self, inode: u64, from: u32) -> Result<DefragPart, ExitError> {
+        let _is_over = self.keep_changeable()?;
+        let mut step = Instant::now();
+        let mut requests = self.volume.request_count();
+        let mut goes_on = || {
+            std::thread::sleep(step.elapsed().min(PAUSE_MAX));
+            let end = Instant::now() + YIELD_MAX;
+            while Instant::now() < end {
+                let now = self.volume.request_count();
+                if std::mem::replace(&mut requests, now) == now {
+                    break;
+                }
+                std::thread::sleep(YIELD);
+            }
+            step = Instant::now();
+            !self.is_ending.load(Ordering::Acquire)
+        };
+        let part = self.volume.defragment(inode, from, &mut goes_on);
+        if self.is_ending.load(Ordering::Acquire) {
+            return Err(self.is_unmounting());
+        }
+        let part = part.map_err(|error| self.defrag_refusal(inode, &error))?;
+        self.waker.note();
+        Ok(part.into())
+    }
+
+    fn defrag_refusal(&self, inode: u64, error: &Error) -> ExitError {
+        let device = &self.device;
+        match error {
+            Error::NotFound => {
+                ExitError::usage(format_args!("there is no file with inode {inode}"))
+            }
+            Error::Invalid => ExitError::usage(format_args!(
+                "inode {inode} is no regular file, and only those have blocks"
+            )),
+            Error::NotSupported => ExitError::mount(format_args!(
+                "{device}: overwrites data in place, so its files keep the order in which they were first written; \
+                 nothing to do"
+            )),
+            Error::NoSpace => ExitError::mount(format_args!(
+                "{device}: is too full to move data; delete something first"
+            )),
+            Error::Corrupt(_) | Error::Device(_) if !self.volume.is_read_only() => {
+                ExitError::damage(format_args!("inode {inode}: {error}"))
+            }
+            error => self.refusal(error),
+        }
     }
 
     /// Discards free segments from byte `start` of the device on.

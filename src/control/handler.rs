@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sfs_core::request::LifetimeTotals;
 use sfs_core::{Error, Volume};
 use sfs_device::FileDevice;
-use sfs_system::mountinfo::{self, DeviceNumber, MountRecord};
+use sfs_system::mountinfo::{DeviceNumber, MountRecord, MountTable};
 
 use super::messages::{ControlReply, ControlRequest};
 use super::server::HandleRequest;
@@ -32,7 +32,8 @@ use crate::mount_options::remount::access_times_of;
 use crate::recent_cleanings::RecentCleanings;
 use crate::request_recorder::RequestRecorder;
 use crate::resize_report::{self, ResizeReport};
-use crate::stat_report::{LatencyReport, ReadsReport, VolumeReport};
+use crate::sandbox::Limits;
+use crate::stat_report::{LatencyReport, ReadsReport, SandboxReport, VolumeReport};
 use crate::transport::ActiveTransport;
 
 /// State of a mount that requests need.
@@ -58,6 +59,10 @@ pub(crate) struct ControlHandler {
     /// Path of the device.
     pub(crate) device: String,
     pub(crate) number: DeviceNumber,
+    /// The kernel's table of mounts, which the sandbox could not open.
+    pub(crate) mounts: Arc<MountTable>,
+    /// Limits of the daemon; `None` with `nosandbox`.
+    pub(crate) limits: Option<Limits>,
     /// `true` once the last checkpoint has begun. Locked while the volume is written for a client.
     pub(crate) is_over: Arc<Mutex<bool>>,
     /// `true` once the kernel has unmounted: work that was asked for ends soon.
@@ -87,6 +92,9 @@ impl HandleRequest for ControlHandler {
                 self.file_part(*inode, *from).map(ControlReply::FileBlocks)
             }
             ControlRequest::Clean(segments) => self.clean(*segments).map(ControlReply::Cleaned),
+            ControlRequest::Defragment { inode, from } => {
+                self.defragment(*inode, *from).map(ControlReply::Defragmented)
+            }
             ControlRequest::Trim(start) => self.trim(*start).map(ControlReply::Trimmed),
             ControlRequest::Checkpoint => self.checkpoint().map(ControlReply::Checkpoint),
             ControlRequest::Scrub(request) => {
@@ -109,7 +117,9 @@ impl ControlHandler {
         let cache = Some(self.bdi.dirty_bound().into());
         let latencies = LatencyReport::of(&self.latencies);
         let reads = Some(ReadsReport::from(&self.reads));
-        VolumeReport { cache, reads, latencies, cleanings: self.cleanings.report(), ..report }
+        let sandbox = Some(SandboxReport::from(self.limits));
+        let cleanings = self.cleanings.report();
+        VolumeReport { cache, reads, latencies, sandbox, cleanings, ..report }
     }
 
     /// Reports the numbers of the volume, with the mount point and the state of the kernel's mount.
@@ -164,8 +174,7 @@ impl ControlHandler {
         if !(1..=FREEZE_SECS_MAX).contains(&secs) {
             return Err(ExitError::usage(format_args!("give 1 to {FREEZE_SECS_MAX} seconds")));
         }
-        let mounts = mountinfo::mounts()
-            .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?;
+        let mounts = self.mounts.mounts().map_err(|error| no_table(&error))?;
         if let Some(reason) = freeze_obstacle(&mounts, self.number) {
             return Err(ExitError::mount(format_args!("{device}: {reason}")));
         }
@@ -184,8 +193,7 @@ impl ControlHandler {
     }
 
     pub(super) fn mount(&self) -> Result<Option<MountRecord>, ExitError> {
-        mountinfo::of_number(self.number)
-            .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))
+        self.mounts.of_number(self.number).map_err(|error| no_table(&error))
     }
 
     /// Makes everything durable and lets the background thread rest. The kernel's mount must be read-only by now.
@@ -246,6 +254,10 @@ impl ControlHandler {
         let _is_over = self.keep_mounted()?;
         self.volume.sync_all().map_err(|error| self.refusal(&error))
     }
+}
+
+fn no_table(error: &io::Error) -> ExitError {
+    ExitError::system(format_args!("/proc/self/mountinfo: {error}"))
 }
 
 /// Returns the reason why the filesystem `number` among `mounts` must not be frozen.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit_error::ExitError;
 use crate::fuse::LossReport;
-use crate::inspect::asked_work::{CheckpointReport, CleanPart, TrimPart};
+use crate::inspect::asked_work::{CheckpointReport, CleanPart, DefragPart, TrimPart};
 use crate::inspect::file_map::FilePart;
 use crate::inspect::heat::HeatPart;
 use crate::inspect::position::TreePosition;
@@ -69,6 +69,13 @@ pub(crate) enum ControlRequest {
     },
     /// Asks for a round of cleaning of at most so many segments.
     Clean(u32),
+    /// Asks to put a part of a file in order.
+    Defragment {
+        /// Inode number.
+        inode: u64,
+        /// First block.
+        from: u32,
+    },
     /// Asks to discard the free segments from this byte on.
     Trim(u64),
     /// Asks for a checkpoint.
@@ -129,6 +136,8 @@ pub(crate) enum ControlReply {
     FileBlocks(FilePart),
     /// Reply to [`ControlRequest::Clean`].
     Cleaned(CleanPart),
+    /// Reply to [`ControlRequest::Defragment`].
+    Defragmented(DefragPart),
     /// Reply to [`ControlRequest::Trim`].
     Trimmed(TrimPart),
     /// Reply to [`ControlRequest::Checkpoint`].

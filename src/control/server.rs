@@ -6,6 +6,7 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -60,16 +61,30 @@ struct ServerState {
     watchers: Mutex<Option<Vec<UnixStream>>>,
 }
 
-impl ControlServer {
+/// Control socket that listens, and that no thread serves yet.
+pub(crate) struct ControlSocket {
+    listener: UnixListener,
+    socket: BoundSocket,
+}
+
+impl ControlSocket {
     /// Listens for requests about the filesystem with device number `number`.
-    pub(crate) fn start(
-        number: DeviceNumber,
-        handler: Arc<impl HandleRequest>,
-    ) -> io::Result<Self> {
+    pub(crate) fn listen(number: DeviceNumber) -> io::Result<Self> {
         let (listener, socket) = socket_path::listen(
             &socket_path::directories(geteuid().as_raw()),
             &socket_path::name(number),
         )?;
+        Ok(Self { listener, socket })
+    }
+
+    /// Returns the directory of the socket's file.
+    pub(crate) fn directory(&self) -> &Path {
+        self.socket.directory()
+    }
+
+    /// Starts the thread that serves clients.
+    pub(crate) fn serve(self, handler: Arc<impl HandleRequest>) -> io::Result<ControlServer> {
+        let Self { listener, socket } = self;
         let shared = Arc::new(ServerState {
             handler,
             clients: AtomicUsize::new(0),
@@ -79,9 +94,11 @@ impl ControlServer {
         thread::Builder::new()
             .name("sfs-control".into())
             .spawn(move || accept(&listener, &accepting))?;
-        Ok(Self { shared, socket })
+        Ok(ControlServer { shared, socket })
     }
+}
 
+impl ControlServer {
     /// Reports the end to the clients that watch for it: the outcome of the last checkpoint, and data that was lost
     /// before. A later client finds no socket.
     pub(crate) fn end(self, outcome: &Result<(), ExitError>, lost: LossReport) {

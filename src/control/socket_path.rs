@@ -66,6 +66,13 @@ pub(crate) struct BoundSocket {
     file: File,
 }
 
+impl BoundSocket {
+    /// Returns the directory of the socket's file.
+    pub(crate) fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+}
+
 /// Listens for the metrics of the filesystem with device number `number`, beside the control socket of this user.
 pub(crate) fn listen_for_metrics(number: DeviceNumber) -> io::Result<(UnixListener, BoundSocket)> {
     listen(&directories(geteuid().as_raw()), &metrics_name(number))

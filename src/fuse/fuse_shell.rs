@@ -29,6 +29,7 @@ use crate::background::Waker;
 use crate::bdi::BackingDevice;
 use crate::file_clock;
 use crate::freeze::FreezeGate;
+use crate::monitor::Monitor;
 use crate::mount_options::{AccessLists, MountOptions, SyncPolicy};
 use crate::request_recorder::RequestRecorder;
 
@@ -65,6 +66,8 @@ pub(crate) struct FuseShell {
     referenced_files_max: usize,
     failures: FailureLog,
     pub(super) gate: Arc<FreezeGate>,
+    /// Place of the questions about the process that sent a request.
+    pub(super) monitor: Arc<Monitor>,
     pub(super) recorder: Arc<RequestRecorder>,
     pub(super) latencies: Arc<Latencies>,
     /// Held during a trim: one at a time.
@@ -89,6 +92,7 @@ impl FuseShell {
             waker,
             failures,
             gate: Arc::default(),
+            monitor: Arc::default(),
             recorder: Arc::default(),
             latencies: Arc::default(),
             trimming: Arc::default(),
@@ -138,6 +142,11 @@ impl FuseShell {
     /// Makes requests for changes pass `gate`.
     pub(crate) fn set_gate(&mut self, gate: Arc<FreezeGate>) {
         self.gate = gate;
+    }
+
+    /// Asks `monitor` about the processes that send requests.
+    pub(crate) fn set_monitor(&mut self, monitor: Arc<Monitor>) {
+        self.monitor = monitor;
     }
 
     /// Returns the queue of inodes whose attributes the kernel must ask for again.

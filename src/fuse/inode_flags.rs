@@ -95,7 +95,8 @@ impl FuseShell {
         let ino = request.node;
         let privileged = InodeFlags::IMMUTABLE | InodeFlags::APPEND_ONLY;
         let before = self.volume.attributes(ino)?.flags.intersection(privileged);
-        if before != flags.intersection(privileged) && !privileges::may_make_immutable(request.pid)
+        if before != flags.intersection(privileged)
+            && !privileges::may_make_immutable(&self.monitor, request.pid)
         {
             return Err(Refusal::Errno(libc::EPERM));
         }

@@ -260,7 +260,8 @@ impl FuseShell {
     pub(super) fn listxattr(&self, request: &FuseRequest<'_>, size: u32) -> OperationResult {
         let mut names = self.volume.xattr_names(request.node)?;
         let is_trusted = |name: &[u8]| name.starts_with(TRUSTED);
-        let hides_trusted = each_name(&names).any(is_trusted) && !privileges::is_admin(request.pid);
+        let hides_trusted =
+            each_name(&names).any(is_trusted) && !privileges::is_admin(&self.monitor, request.pid);
         let is_hidden = |name: &[u8]| {
             let is_list = AccessListKind::of_name(&name[..name.len() - 1]).is_some();
             hides_trusted && is_trusted(name) || is_list && !self.enforces_lists()

@@ -68,7 +68,9 @@ impl FuseShell {
     fn must_kill_privileges(&self, ino: u64, pid: u32) -> Result<bool, Refusal> {
         let inode = self.volume.attributes(ino)?;
         let is_armed = inode.mode & PRIVILEGE_BITS != 0 || inode.flags.contains(InodeFlags::XATTRS);
-        Ok(inode.kind() == FileKind::Regular && is_armed && !privileges::may_keep_setid(pid))
+        Ok(inode.kind() == FileKind::Regular
+            && is_armed
+            && !privileges::may_keep_setid(&self.monitor, pid))
     }
 
     /// Does what follows a change of a range of file `ino`, before its reply.

@@ -80,7 +80,7 @@ impl FuseShell {
     /// Checks that the caller is an administrator, and that the mount does not rest: nothing is written then, and the
     /// kernel does not refuse these commands by itself.
     fn check_change(&self, request: &FuseRequest<'_>) -> Result<(), Refusal> {
-        if !privileges::is_admin(request.pid) {
+        if !privileges::is_admin(&self.monitor, request.pid) {
             return Err(Refusal::Errno(libc::EPERM));
         }
         if self.waker.is_resting() { Err(Refusal::Errno(libc::EROFS)) } else { Ok(()) }

@@ -1,7 +1,7 @@
 //! Results of cleaning, trimming and a checkpoint that were asked for.
 
 use serde::{Deserialize, Serialize};
-use sfs_core::request::{CleanedRound, WrittenCheckpoint};
+use sfs_core::request::{CleanedRound, DefragmentedPart, WrittenCheckpoint};
 use sfs_device::BLOCK_SIZE;
 
 /// A checkpoint that was asked for.
@@ -79,6 +79,64 @@ pub(crate) struct CleanReport {
     pub(crate) clean_segments_after: u32,
     /// `true` if cleaning ended since no segment was worthwhile any more, and not since enough were cleaned.
     pub(crate) is_exhausted: bool,
+}
+
+/// A part of a file that was put in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DefragPart {
+    pub(crate) bytes: u64,
+    pub(crate) moved_bytes: u64,
+    pub(crate) device_bytes: u64,
+    pub(crate) requests_before: u64,
+    pub(crate) requests_after: u64,
+    /// First block of the next part; `None` after the last one.
+    pub(crate) next: Option<u32>,
+}
+
+impl From<DefragmentedPart> for DefragPart {
+    fn from(part: DefragmentedPart) -> Self {
+        Self {
+            bytes: part.blocks * BLOCK_SIZE as u64,
+            moved_bytes: part.moved_blocks * BLOCK_SIZE as u64,
+            device_bytes: part.device_bytes,
+            requests_before: part.requests_before,
+            requests_after: part.requests_after,
+            next: part.next,
+        }
+    }
+}
+
+/// A file that was not put in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct DefragFailure {
+    pub(crate) path: String,
+    pub(crate) reason: String,
+}
+
+/// Files that were put in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct DefragReport {
+    /// 1; see docs/sfs-ctl.md.
+    pub(crate) version: u32,
+    /// Number of files that are in order now.
+    pub(crate) files: u64,
+    /// Number of files among them of which something was moved.
+    pub(crate) moved_files: u64,
+    /// Bytes of the files in the log.
+    pub(crate) bytes: u64,
+    /// Bytes of data that were moved.
+    pub(crate) moved_bytes: u64,
+    /// Bytes written to the device, for cleaning and checkpoints as well.
+    pub(crate) device_bytes: u64,
+    /// Number of requests that would have read the files before, if windows of 4 MiB are looked up at once, and gaps of
+    /// at most 64 KiB are read along.
+    pub(crate) requests_before: u64,
+    /// Number of requests that would read them afterwards.
+    pub(crate) requests_after: u64,
+    /// Number of files that were not put in order.
+    pub(crate) failed_files: u64,
+    /// The first 100 of these files.
+    pub(crate) failures: Vec<DefragFailure>,
 }
 
 /// A part of a trim.

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -35,25 +36,38 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Function that reports on the mount.
 type Report = dyn Fn() -> VolumeReport + Send + Sync;
 
+/// Sockets for the metrics of a mount that listen, and that no thread serves yet.
+pub(crate) struct MetricsSockets {
+    beside_control: io::Result<(UnixListener, BoundSocket)>,
+    address: Option<(SocketAddr, io::Result<TcpListener>)>,
+}
+
+impl MetricsSockets {
+    /// Listens for the filesystem with device number `number` on a Unix socket, and with `address` on that.
+    pub(crate) fn listen(number: DeviceNumber, address: Option<SocketAddr>) -> Self {
+        let beside_control = listen_for_metrics(number);
+        let address = address.map(|address| (address, TcpListener::bind(address)));
+        Self { beside_control, address }
+    }
+}
+
 /// Sockets for the metrics of a mount. Dropping it removes the Unix socket's file.
 pub(crate) struct MetricsServer {
     _socket: Option<BoundSocket>,
 }
 
 impl MetricsServer {
-    /// Serves the metrics of the filesystem with device number `number` on a Unix socket, and with `address` on that.
-    /// A problem is logged with `name`, the path of the device.
-    pub(crate) fn start(
-        name: &str,
-        number: DeviceNumber,
-        address: Option<SocketAddr>,
-        report: Arc<Report>,
-    ) -> Self {
-        let beside_control = serve_owner(number, report.clone());
+    /// Serves the metrics of a mount on `sockets`. A problem is logged with `name`, the path of the device.
+    pub(crate) fn start(name: &str, sockets: MetricsSockets, report: Arc<Report>) -> Self {
+        let MetricsSockets { beside_control, address } = sockets;
         let _socket = beside_control
+            .and_then(|socket| serve_owner(socket, report.clone()))
             .inspect_err(|error| tracing::warn!("{name}: no socket for metrics: {error}"))
             .ok();
-        match address.map(|address| (address, serve_everyone(address, report))) {
+        let serve = |listener: io::Result<TcpListener>| {
+            listener.and_then(|listener| serve_everyone(listener, report))
+        };
+        match address.map(|(address, listener)| (address, serve(listener))) {
             Some((address, Ok(()))) => tracing::warn!(
                 "{name}: metrics at http://{address}/metrics: every user of this machine can read them"
             ),
@@ -67,8 +81,10 @@ impl MetricsServer {
 }
 
 /// Serves root and the user of this process, with names.
-fn serve_owner(number: DeviceNumber, report: Arc<Report>) -> io::Result<BoundSocket> {
-    let (listener, socket) = listen_for_metrics(number)?;
+fn serve_owner(
+    (listener, socket): (UnixListener, BoundSocket),
+    report: Arc<Report>,
+) -> io::Result<BoundSocket> {
     let text = move || exposition(&report(), Naming::Named);
     let accept = move || Ok(listener.accept()?.0);
     serve(accept, is_allowed, Hosts::All, text)?;
@@ -76,8 +92,7 @@ fn serve_owner(number: DeviceNumber, report: Arc<Report>) -> io::Result<BoundSoc
 }
 
 /// Serves every user of this machine, without names.
-fn serve_everyone(address: SocketAddr, report: Arc<Report>) -> io::Result<()> {
-    let listener = TcpListener::bind(address)?;
+fn serve_everyone(listener: TcpListener, report: Arc<Report>) -> io::Result<()> {
     let last = Mutex::new(None);
     let text = move || recent(&mut last.lock(), || exposition(&report(), Naming::Anonymous));
     serve(move || Ok(listener.accept()?.0), |_| true, Hosts::Loopback, text)

@@ -54,7 +54,13 @@ fn refused(target: &MountTarget<'_>, output: &Output) -> ExitError {
     let text = String::from_utf8_lossy(&output.stderr);
     let text = text.trim().trim_start_matches("fusermount3: ");
     let text = if text.is_empty() { "fusermount3 failed without a message" } else { text };
-    ExitError::mount(format_args!("{}: {}", target.dir.display(), text.replace('\n', "; ")))
+    let remedy = if text.contains("Operation not permitted") {
+        "; is fusermount3 set-uid root? chmod u+s $(which fusermount3)"
+    } else {
+        ""
+    };
+    let dir = target.dir.display();
+    ExitError::mount(format_args!("{dir}: {}{remedy}", text.replace('\n', "; ")))
 }
 
 /// Returns the comma list of options for `fusermount3`.

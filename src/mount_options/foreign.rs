@@ -1,5 +1,6 @@
 //! Options of other programs and filesystems in a list for SFS: which are dropped, and why others are refused.
 
+use super::table;
 use crate::exit_error::ExitError;
 
 /// Options that mount(8) leaves in the list for itself, or that describe the fixed behaviour of
@@ -60,70 +61,26 @@ const REFUSED: [(&str, &str); 11] = [
 
 const NO_QUOTAS: &str = "SFS has no quotas; leave it out";
 
-/// Names of the options that a list for SFS may have, for suggestions.
-const KNOWN: [&str; 51] = [
-    "ro",
-    "rw",
+/// Names of options that a list for SFS may have besides those of the table, for suggestions.
+const KNOWN_MORE: [&str; 14] = [
     "suid",
-    "nosuid",
     "dev",
-    "nodev",
     "exec",
-    "noexec",
     "symfollow",
-    "nosymfollow",
     "atime",
-    "noatime",
     "diratime",
     "nodiratime",
-    "relatime",
-    "strictatime",
     "lazytime",
-    "sync",
     "async",
-    "dirsync",
-    "remount",
     "nofail",
     "noauto",
     "defaults",
     "users",
-    "norecovery",
-    "discard",
-    "nodiscard",
-    "grow",
-    "nogrow",
-    "writeback",
-    "nowriteback",
-    "allow_other",
-    "write_buffer",
-    "cache",
-    "commit",
-    "checkpoint",
-    "policy",
-    "groups",
-    "victim",
-    "remainder",
-    "cleaning",
-    "wear_levelling",
-    "metrics",
-    "async_dio",
-    "async_read",
-    "threads",
-    "errors",
     "user_xattr",
-    "acl",
-    "noacl",
 ];
 
 /// Maximum number of letters in which a name may differ from a suggested one.
 const LETTERS_MAX: usize = 2;
-
-/// Options of SFS, for the message about an unknown option.
-const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
-                    nodiscard, grow, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
-                    cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, \
-                    async_read=auto|on|off, wear_levelling=N, metrics=ADDRESS:PORT, threads=N, \
-                    acl, noacl, allow_other, norecovery, errors=continue|remount-ro";
 
 /// Returns whether `option`, whose part before `=` is `name`, has no effect on a mount of SFS.
 pub(super) fn is_dropped(option: &str, name: &str) -> bool {
@@ -147,7 +104,8 @@ pub(super) fn refusal(option: &str) -> ExitError {
             "unknown mount option '{option}'; did you mean '{meant}'?"
         )),
         None => ExitError::usage(format_args!(
-            "unknown mount option '{option}'; besides the options of mount(8), SFS has {OURS}"
+            "unknown mount option '{option}'; besides the options of mount(8), SFS has {}",
+            table::own_forms()
         )),
     }
 }
@@ -155,9 +113,15 @@ pub(super) fn refusal(option: &str) -> ExitError {
 /// Returns the known name that differs least from `name`, if it differs little.
 fn nearest(name: &str) -> Option<&'static str> {
     let difference = |known: &&str| strsim::damerau_levenshtein(known, name);
-    let nearest = KNOWN.into_iter().min_by_key(difference)?;
+    let nearest = known().min_by_key(difference)?;
     let letters = difference(&nearest);
     (letters > 0 && letters <= LETTERS_MAX && letters * 3 <= name.len()).then_some(nearest)
+}
+
+/// Returns the names of all options that may be suggested.
+fn known() -> impl Iterator<Item = &'static str> {
+    let of_table = table::TABLE.iter().flat_map(table::MountOption::names);
+    of_table.chain(KNOWN_MORE)
 }
 
 #[cfg(test)]
@@ -189,10 +153,7 @@ mod tests {
                 || !matches!(MountOptions::default().take(name), Ok(false))
                 || !matches!(MountOptions::default().take(&format!("{name}=")), Ok(false))
         };
-        assert!(KNOWN.iter().all(is_known), "a suggestion is unknown itself");
-        let ours = OURS.split(", ").map(|option| option.split('=').next().unwrap_or(option));
-        let unsaid: Vec<&str> = ours.filter(|name| !KNOWN.contains(name)).collect();
-        assert_eq!(unsaid, [""; 0], "an option is not suggested");
+        assert!(known().all(|name| is_known(&name)), "a suggestion is unknown itself");
     }
 
     #[test]

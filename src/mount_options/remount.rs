@@ -111,6 +111,7 @@ mod tests {
             ("remount,sync", "'sync'"),
             ("remount,nodiscard", "'nodiscard'"),
             ("remount,noacl", "'noacl'"),
+            ("remount,nosandbox", "'nosandbox'"),
             ("remount,errors=remount-ro", "'errors=remount-ro'"),
         ] {
             let failure = options.changed_by(list).expect_err(list);

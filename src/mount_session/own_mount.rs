@@ -1,11 +1,13 @@
 //! The mount that this process has made, and unmounting it.
 //!
 //! Another filesystem may be mounted on top of this mount, or in its place once this mount is gone.
-//! [`OwnMount::detach`] therefore compares the device number at the mount point with its own before
+//! [`OwnMount::detach`] therefore has the [`Monitor`] compare the device number at the mount point before
 //! it unmounts. A signal thread unmounts on SIGTERM, SIGINT and SIGHUP.
 
+use std::fs::File;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,14 +18,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit_error::ExitError;
+use crate::monitor::Monitor;
 use crate::mount;
 
 /// The mount of this process. Clones share their state.
 #[derive(Clone)]
 pub(super) struct OwnMount {
-    dir: PathBuf,
     number: DeviceNumber,
     table: Arc<MountTable>,
+    /// Unmounts.
+    monitor: Arc<Monitor>,
     /// Path of the device, for the log.
     name: String,
     is_lost: Arc<AtomicBool>,
@@ -32,12 +36,21 @@ pub(super) struct OwnMount {
 
 impl OwnMount {
     /// Finds the mount that was just made at `dir`. `table` was opened before, as no descriptor may be left now.
-    pub(super) fn at(dir: &Path, table: MountTable, name: String) -> Result<Self, ExitError> {
-        match table.at(dir).and_then(|mount| mount.ok_or(ErrorKind::NotFound.into())) {
+    pub(super) fn at(
+        dir: &Path,
+        table: MountTable,
+        monitor: Arc<Monitor>,
+        name: String,
+    ) -> Result<Self, ExitError> {
+        let table = Arc::new(table);
+        let found = table.at(dir).and_then(|mount| mount.ok_or(ErrorKind::NotFound.into()));
+        let noted = found
+            .and_then(|mount| monitor.note_mount(&mount.dir, mount.number, &table).map(|()| mount));
+        match noted {
             Ok(mount) => Ok(Self {
-                dir: mount.dir,
                 number: mount.number,
-                table: Arc::new(table),
+                table,
+                monitor,
                 name,
                 is_lost: Arc::default(),
                 is_over: Arc::default(),
@@ -59,17 +72,15 @@ impl OwnMount {
         (u64::from(major), u64::from(minor)) == (stat::major(dev), stat::minor(dev))
     }
 
-    /// Returns whether a path to the mount point leads to this mount.
-    fn is_on_top(&self) -> bool {
-        let found = || self.table.at(&self.dir).ok().flatten();
-        // The kernel may give the number of a mount that is over to another one.
-        !self.is_over.load(Ordering::Relaxed)
-            && found().is_some_and(|mount| mount.number == self.number)
+    /// Returns the table of mounts.
+    pub(super) fn table(&self) -> Arc<MountTable> {
+        self.table.clone()
     }
 
     /// Unmounts, unless the mount is gone or another filesystem is mounted on top of it.
     pub(super) fn detach(&self, flags: MntFlags) -> Result<(), ExitError> {
-        if self.is_on_top() { mount::detach(&self.dir, flags) } else { Ok(()) }
+        // The kernel may give the number of a mount that is over to another one.
+        if self.is_over.load(Ordering::Relaxed) { Ok(()) } else { self.monitor.detach(flags) }
     }
 
     /// Unmounts by force after a loss of requests: a missing mount is better than a mount that
@@ -118,6 +129,14 @@ impl OwnMount {
 /// Opens the table of mounts. Must be called before the mount.
 pub(super) fn table() -> Result<MountTable, ExitError> {
     MountTable::open().map_err(|error| no_table(&error))
+}
+
+/// Opens the root directory of the mount that was just made at `dir`, without asking its daemon for anything. The mount is in use
+/// until the value is dropped.
+pub(super) fn root(dir: &Path) -> Result<File, ExitError> {
+    let without_opening = libc::O_PATH | libc::O_DIRECTORY;
+    let opened = File::options().read(true).custom_flags(without_opening).open(dir);
+    opened.map_err(|error| ExitError::system(format_args!("{}: {error}", dir.display())))
 }
 
 fn no_table(error: &std::io::Error) -> ExitError {

@@ -55,12 +55,37 @@ pub(super) fn of_path(path: &Path) -> Option<DeviceWearReport> {
     is_block_device.then(|| of_number(Path::new("/sys"), (major, minor))).flatten()
 }
 
-/// Returns the wear of block device `number`, with the files of sysfs below `sysfs`.
-fn of_number(sysfs: &Path, (major, minor): (u64, u64)) -> Option<DeviceWearReport> {
+/// Returns the files that state the wear of the block device at `path`.
+pub(crate) fn files_of(path: &Path) -> Vec<PathBuf> {
+    let Ok(metadata) = fs::metadata(path) else { return Vec::new() };
+    if !metadata.file_type().is_block_device() {
+        return Vec::new();
+    }
+    let number = metadata.rdev();
+    let number = (nix::sys::stat::major(number), nix::sys::stat::minor(number));
+    let files = directories(Path::new("/sys"), number).into_iter().flat_map(|dir| {
+        let names = KINDS.iter().flat_map(|kind| kind.life.iter().chain([&kind.pre_eol]));
+        names.map(|name| dir.join(name)).collect::<Vec<_>>()
+    });
+    files.filter(|file| file.exists()).collect()
+}
+
+/// Returns the directories of block device `number` in sysfs, its own first.
+fn directories(sysfs: &Path, (major, minor): (u64, u64)) -> Vec<PathBuf> {
     let link = sysfs.join(format!("dev/block/{major}:{minor}"));
-    let (device, root) = (link.canonicalize().ok()?, sysfs.canonicalize().ok()?);
+    let (Ok(device), Ok(root)) = (link.canonicalize(), sysfs.canonicalize()) else {
+        return Vec::new();
+    };
     let above = device.ancestors().take_while(|dir| **dir != root);
-    above.flat_map(|dir| KINDS.iter().filter_map(|kind| of_directory(dir, kind))).next()
+    above.map(Path::to_owned).collect()
+}
+
+/// Returns the wear of block device `number`, with the files of sysfs below `sysfs`.
+fn of_number(sysfs: &Path, number: (u64, u64)) -> Option<DeviceWearReport> {
+    let directories = directories(sysfs, number);
+    let mut found =
+        directories.iter().flat_map(|dir| KINDS.iter().filter_map(|kind| of_directory(dir, kind)));
+    found.next()
 }
 
 fn of_directory(dir: &Path, kind: &WearFiles) -> Option<DeviceWearReport> {

@@ -58,6 +58,9 @@ impl VolumeReport {
             let (name, reason) = (plain(name), plain(reason));
             writeln!(f, "  transport   {name}: {reason}; {references} references to inodes")?;
         }
+        if let Some(sandbox) = self.sandbox {
+            writeln!(f, "  sandbox     {sandbox}")?;
+        }
         if let Some(cache) = self.cache {
             let CacheReport { bounds_set, bounds_refused, .. } = cache;
             let human =

@@ -19,6 +19,7 @@ use super::health_report::HealthReport;
 use super::latency_report::LatencyReport;
 use super::lock_report::LockReport;
 use super::reads_report::ReadsReport;
+use super::sandbox_report::SandboxReport;
 use super::wear_report::WearReport;
 use crate::bdi::DirtyBound;
 use crate::file_clock;
@@ -38,6 +39,9 @@ pub struct VolumeReport {
     pub mount_point: Option<String>,
     /// Transport of the kernel's requests; `None` when the volume is not mounted.
     pub transport: Option<TransportReport>,
+    /// Limits of the daemon; `None` when the volume is not mounted, and from an older daemon.
+    #[serde(default)]
+    pub sandbox: Option<SandboxReport>,
     /// Dirty data that the kernel may hold; `None` when the volume is not mounted.
     pub cache: Option<CacheReport>,
     /// How the device is read; `None` when the volume is not mounted.
@@ -251,6 +255,7 @@ impl VolumeReport {
             device: device.to_owned(),
             mount_point: None,
             transport: None,
+            sandbox: None,
             cache: None,
             reads: None,
             read_only: true,
@@ -336,6 +341,7 @@ impl ActivityReport {
             device_bytes_written,
             data_bytes,
             cleaning_bytes,
+            defragmentation_bytes,
             metadata_bytes,
             summary_bytes,
             commits,
@@ -349,6 +355,7 @@ impl ActivityReport {
             &[
                 ("data_bytes", data_bytes),
                 ("cleaning_bytes", cleaning_bytes),
+                ("defragmentation_bytes", defragmentation_bytes),
                 ("metadata_bytes", metadata_bytes),
                 ("summary_bytes", summary_bytes),
                 ("commits", commits),

@@ -17,7 +17,7 @@ pub struct WearReport {
     pub cleaning_bytes: u64,
     /// Bytes of tree nodes, checkpoints, summaries and deltas.
     pub metadata_bytes: u64,
-    /// Bytes of file data that defragmentation moved; 0 as long as there is no defragmentation.
+    /// Bytes of file data that defragmentation moved.
     pub defragmentation_bytes: u64,
     /// Bytes written to the device; more than the sum of the parts if a program without a ledger has written, too.
     pub device_bytes: u64,

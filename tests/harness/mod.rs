@@ -302,7 +302,7 @@ fn is_alive(process: Pid) -> bool {
     poll(&mut polled, Some(&Timespec::default())).expect("polling a process") == 0
 }
 
-/// Returns the live process that serves `device`.
+/// Returns the live process that serves `device`, and not its monitor, which has the same command line.
 pub(crate) fn daemon_of(device: &Path) -> Option<Pid> {
     let processes = fs::read_dir("/proc").expect("Linux").flatten();
     processes.map(|entry| entry.path()).find_map(|path| {
@@ -311,7 +311,8 @@ pub(crate) fn daemon_of(device: &Path) -> Option<Pid> {
         let mut words = line.split(|byte| *byte == 0);
         let is_ours = words.next()?.ends_with(b"sfs-mount");
         let is_given = words.any(|word| word == device.as_os_str().as_encoded_bytes());
-        (is_ours && is_given).then_some(pid)
+        let name = fs::read_to_string(path.join("comm")).ok()?;
+        (is_ours && is_given && name.trim_end() != "sfs-monitor").then_some(pid)
     })
 }
 

@@ -42,3 +42,11 @@ pub(crate) fn mutants(workspace: &Workspace) -> Result<StepOutcome> {
     let build = ["test", "--profile", "sim", "--package", "sfs-sim", "--features", "mutants"];
     cargo::test(cargo(workspace).args(build).args(["--test", "mutants"]))
 }
+
+/// Runs the protocol of object volumes in every order of its requests, and asserts that each deliberate bug is found. `long` adds
+/// the large scopes.
+pub(crate) fn object_orders(workspace: &Workspace, long: bool) -> Result<StepOutcome> {
+    let build = ["test", "--profile", "sim", "--package", "sfs-object", "--features", "mutants"];
+    let filter = if long { "--include-ignored" } else { "--quiet" };
+    cargo::test(cargo(workspace).args(build).args(["--test", "interleavings", "--", filter]))
+}

@@ -12,10 +12,13 @@ mod cleanup;
 mod crash;
 mod demo;
 mod device;
+mod dist;
 mod filesystem;
 mod fio;
 mod fsx;
+mod guest;
 mod imports;
+mod installed;
 mod machine;
 mod model;
 mod mount;
@@ -60,6 +63,11 @@ enum Command {
         #[arg(long)]
         long: bool,
     },
+    /// Make the files for users: a Debian package, a source archive with all crates, the list of crates, static
+    /// programs.
+    Dist(dist::DistOptions),
+    /// Install the Debian package in a fresh Debian system in QEMU: fstab, boot, fsck, a power cut, removal.
+    TestInstalled,
     /// Make a volume, copy a source tree onto it, compare and check it.
     Demo,
     /// Copy a source tree and run git and cargo on a volume; compare again after an unmount.
@@ -192,6 +200,8 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Imports => tally.step("imports", || imports::run(&workspace)),
         Command::Words => tally.step("words", || words::run(&workspace)),
         Command::Where => tally.step("docs/WHERE.md", || where_page::run(&workspace)),
+        Command::Dist(options) => dist::run(&workspace, &options, &mut tally),
+        Command::TestInstalled => installed::run(&workspace, &mut tally),
         Command::Demo => return demo::run(&workspace).map(|()| true),
         Command::Apps { long, on } => apps::run(&workspace, on.into(), long, &mut tally),
         Command::Pjdfstest { on, pattern } => {

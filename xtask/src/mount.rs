@@ -139,7 +139,7 @@ impl Drop for Mount {
     }
 }
 
-/// Returns the processes of program `name` with `device` among their arguments.
+/// Returns the processes of program `name` with `device` among their arguments, without monitors.
 fn daemons(name: &str, device: &Path) -> Result<Vec<u32>> {
     let mut pids = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -151,7 +151,9 @@ fn daemons(name: &str, device: &Path) -> Result<Vec<u32>> {
         let mut words = line.split(|byte| *byte == 0);
         let program = words.next().unwrap_or_default();
         let given = words.any(|word| word == device.as_os_str().as_encoded_bytes());
-        if program.ends_with(name.as_bytes()) && given {
+        let is_monitor = fs::read_to_string(path.join("comm"))
+            .is_ok_and(|name| name.trim_end() == "sfs-monitor");
+        if program.ends_with(name.as_bytes()) && given && !is_monitor {
             pids.push(pid);
         }
     }

@@ -6,9 +6,9 @@ use crate::{
     apps,
     bench::{card, tail},
     cargo::{self, cargo},
-    crash,
+    crash, dist,
     filesystem::{FilesystemKind, Subject},
-    fsx, imports, machine, pjdfstest,
+    fsx, imports, installed, machine, pjdfstest,
     report::{StepOutcome, Tally},
     run::Cmd,
     where_page, words,
@@ -86,6 +86,10 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         cargo::test(cmd)
     });
     workspace.share_test_build();
+    match machine::need("dpkg-shlibdeps", "dpkg-dev") {
+        Err(missing) => tally.skip("Debian package", &missing),
+        Ok(()) => tally.step("Debian package", || dist::smoke(workspace)),
+    }
     match mounts {
         Err(reason) => tally.skip("mount tests", &reason),
         Ok(()) => {
@@ -112,11 +116,14 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         });
     }
     tally.step("mutation check", || crash::mutants(workspace));
+    tally.step("orders of requests to an object store", || crash::object_orders(workspace, long));
     if long {
         hostile(workspace, tally);
         browser(workspace, tally);
         recovery(workspace, RECOVERY_LOG_MIB, tally);
         prometheus(workspace, tally);
+        busy_model(workspace, tally);
+        installed::run(workspace, tally);
         tally.step("filling large volumes, bytes of a mixed load", || {
             let model = ["test", "--release", "-p", "sfs-core", "--test", "model"];
             let filters = ["--", "--ignored", "in_one_go", "a_mixed_load"];
@@ -246,6 +253,19 @@ pub(crate) fn scale(workspace: &Workspace, [files, mapped, gib]: [u64; 3], tally
         let cmd = cmd.args(["--test", "scale"]).env("SFS_FILES", files.to_string());
         alone(cmd.env("SFS_MAPPED", mapped.to_string()).env("SFS_GIB", gib.to_string()))
     });
+}
+
+/// Has the laboratory give up a filesystem on a model that stays in use.
+fn busy_model(workspace: &Workspace, tally: &mut Tally) {
+    let name = "a busy filesystem on a model";
+    match need_mounts() {
+        Err(reason) => tally.skip(name, &reason),
+        Ok(()) => tally.step(name, || {
+            let test = ["test", "--workspace", "--test", "ssd"];
+            let filters = ["--", "--ignored", "a_busy_filesystem_is_given_up"];
+            cargo::test(cargo(workspace).args(test).args(filters))
+        }),
+    }
 }
 
 /// Lets Prometheus scrape the metrics of a mount.

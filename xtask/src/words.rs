@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 use crate::{report::StepOutcome, workspace::Workspace};
 
 /// Folders whose sources are read, from the root of the repository.
-const FOLDERS: [&str; 5] = ["crates", "src", "tests", "benches", "xtask"];
+const FOLDERS: [&str; 6] = ["crates", "src", "tests", "benches", "examples", "xtask"];
 
 /// Words that may not begin a line of documentation.
 const OPENINGS: [&str; 7] = ["They", "He", "Who", "What", "Those who", "Whoever", "Anyone"];

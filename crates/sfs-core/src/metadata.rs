@@ -9,6 +9,7 @@ mod access_times;
 mod changes;
 mod metadata_error;
 mod owners;
+mod read_around;
 mod reservations;
 mod scan;
 mod state;

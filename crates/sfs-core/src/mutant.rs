@@ -110,11 +110,17 @@ pub enum Mutant {
     EraseForgottenByRepair,
     /// A repair forgets the wear ledger.
     LedgerForgottenByRepair,
+    /// Defragmentation moves a block that has been overwritten meanwhile.
+    StaleDefragmentation,
+    /// Blocks that are put in order lose the history of their writes.
+    DefragmentedAsNew,
+    /// The segments of blocks that were put in order are Clean before the new copies are durable.
+    DefragmentedReused,
 }
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 52] = [
+    pub const ALL: [Self; 55] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -167,6 +173,9 @@ impl Mutant {
         Self::EraseLostByRelease,
         Self::EraseForgottenByRepair,
         Self::LedgerForgottenByRepair,
+        Self::StaleDefragmentation,
+        Self::DefragmentedAsNew,
+        Self::DefragmentedReused,
     ];
 }
 

@@ -14,8 +14,9 @@ use crate::memory::{BlockBuf, Pool};
 use crate::mutant::{Mutant, mutated};
 
 pub use inspection::{
-    BlockRun, CleanedRound, FileBlocks, HistoryStep, RunSegment, SCRUB_STEP_BLOCKS, ScrubCounts,
-    ScrubDamage, ScrubStep, WriteHistory, WriteTime, WrittenCheckpoint,
+    BlockRun, CleanedRound, DefragmentedPart, FileBlocks, HistoryStep, RunSegment,
+    SCRUB_STEP_BLOCKS, ScrubCounts, ScrubDamage, ScrubStep, WriteHistory, WriteTime,
+    WrittenCheckpoint,
 };
 pub use options::{
     AccessTimePolicy, ErrorReaction, OpenProgress, Release, Remainder, VolumeOptions,

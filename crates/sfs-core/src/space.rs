@@ -12,6 +12,8 @@ mod asked_work;
 mod background_steps;
 mod checkpoint_due;
 mod control;
+mod defragment;
+mod idle_defragmentation;
 mod outlook;
 mod resize;
 mod throttle;

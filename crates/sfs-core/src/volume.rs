@@ -18,6 +18,7 @@ mod audit;
 mod cleaning_tests;
 mod copy;
 mod covered;
+mod defragment;
 mod deletion;
 mod directory;
 mod due_work;

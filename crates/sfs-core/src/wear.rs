@@ -211,6 +211,6 @@ fn of_counters(counters: &Counters) -> WearBytes {
         user: counters.data_bytes,
         cleaning: counters.cleaning_bytes,
         metadata: counters.metadata_bytes + counters.summary_bytes,
-        defragmentation: 0,
+        defragmentation: counters.defragmentation_bytes,
     }
 }

@@ -521,10 +521,11 @@ fn wear_ledger() {
     // Nine more days: the oldest two are rounded, each to three codes.
     (20_002..20_011).for_each(|day| ledger.add(Day(day), bytes));
     let encoded = ledger.encode();
-    // 1000 and 200 round to 0; 4096 is code 8. The second day does not follow the first.
-    let carry = "d007000000000000 9001000000000000 0000000000000000 0000000000000000";
+    // 1000 and 200 round up to 2,048 for one day, and down to 0 for the other; 4096 is code 8. The second day does not follow the
+    // first.
+    let carry = "d0ffffffffffffff 90f9ffffffffffff 0000000000000000 0000000000000000";
     expect("carry", &encoded[56..88], carry);
-    let rounded = "0200 0800 ffa09c01 000008 ff02 000008 01 e807 c801 8020 00";
+    let rounded = "0200 0800 ffa09c01 010108 ff02 000008 01 e807 c801 8020 00";
     expect("rounded days", &encoded[120..144], rounded);
     assert_eq!(WearLedger::decode(&encoded).as_ref(), Some(&ledger));
     let mut extensions = Extensions::default();

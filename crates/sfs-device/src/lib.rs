@@ -2,7 +2,7 @@
 //!
 //! [`FileDevice`] is the production device, on an image file or a block device. [`RamDevice`] holds
 //! its blocks in memory. [`RecordingDevice`], [`FaultyDevice`] and [`GatedDevice`] wrap another device for
-//! tests and the simulator. After a [`Device::flush`] succeeds, every write that was acknowledged before
+//! tests and the simulator. [`FaultRules`] select requests to fail, for devices that users can make fail. After a [`Device::flush`] succeeds, every write that was acknowledged before
 //! the flush is durable. The crate does not interpret the content of blocks.
 
 #![deny(unsafe_code)]
@@ -10,6 +10,7 @@
 mod block;
 mod device;
 mod error;
+mod fault_rules;
 mod faulty;
 mod file;
 mod gated;
@@ -29,6 +30,7 @@ mod transfer;
 pub use block::{BLOCK_SIZE, Block};
 pub use device::{Device, ReadPart, ReadRun, Stream};
 pub use error::{DeviceError, Operation};
+pub use fault_rules::{FaultKind, FaultRule, FaultRules, Operations, RequestFaults};
 pub use faulty::FaultyDevice;
 pub use file::{Access, FileDevice, OpenError, OpenErrorKind};
 pub use gated::GatedDevice;

@@ -41,7 +41,7 @@ pub use check::volume::{CheckOptions, check};
 pub use cli::dump::{DumpSubject, dump};
 pub use cli::dump_text::dump_to_text;
 pub use cli::json::report_to_json;
-pub use cli::run::run_program;
+pub use cli::run::{EXIT_STATUSES, command, run_program};
 pub use error::FsckError;
 pub use finding::{Finding, Severity, SuperblockCopy};
 pub use findings::Findings;

@@ -31,8 +31,9 @@ use crate::protocol::reply::Reply;
 #[derive(Debug)]
 pub struct FuseSession {
     channel: Arc<FuseChannel>,
+    /// Further channels, one for each thread but the first, if there are no rings.
+    others: Vec<FuseChannel>,
     agreed: Agreed,
-    threads: usize,
     slots: Result<Vec<UringSlot>, NoUring>,
 }
 
@@ -44,10 +45,14 @@ impl FuseSession {
     ///
     /// Errors of the system; `Unsupported` for a kernel whose protocol is too old; `InvalidData` for bytes that no
     /// kernel sends; `NotConnected` if the filesystem was unmounted meanwhile.
+    ///
+    /// All files are opened and all rings are made here, so [`FuseSession::run`] opens none.
     pub fn new(channel: OwnedFd, config: &SessionConfig) -> io::Result<Self> {
         let channel = Arc::new(FuseChannel::new(File::from(channel)));
         let (agreed, slots) = negotiate(&channel, config)?;
-        Ok(Self { channel, agreed, threads: config.threads.max(1), slots })
+        let more = if slots.is_ok() { 0 } else { config.threads.max(1) - 1 };
+        let others = (0..more).map(|_| channel.another()).collect::<io::Result<_>>()?;
+        Ok(Self { channel, others, agreed, slots })
     }
 
     /// Returns the protocol that both sides have agreed on.
@@ -106,8 +111,7 @@ impl FuseSession {
     {
         let worker = Server { agreed: &self.agreed, handler: &handler };
         let slots = self.slots.unwrap_or_default();
-        let more = if slots.is_empty() { self.threads - 1 } else { 0 };
-        let channels = (0..more).map(|_| self.channel.another()).collect::<io::Result<Vec<_>>>()?;
+        let channels = self.others;
         let has_rings = !slots.is_empty();
         // A thread that has lent memory to the kernel cannot be stopped, so no thread serves before
         // all threads exist. Each thread waits for one token; the channel closes without tokens if

@@ -6,9 +6,12 @@
 mod advise;
 mod age;
 mod bound;
+mod export;
+mod hdd;
 mod in_memory;
 mod model;
 mod overwrite;
+mod pair;
 mod redraw;
 mod replay;
 mod simulate;
@@ -19,8 +22,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::experiments::{
-    atc09, evidence, fast09, fast09_schemes, kernel_filesystems, policy_table, postmark, sfs,
-    sfs_flash, sync_remainder,
+    atc09, evidence, fast09, fast09_schemes, hard_drive, kernel_filesystems, policy_table,
+    postmark, sfs, sfs_flash, sync_remainder,
 };
 
 #[derive(Parser)]
@@ -44,6 +47,10 @@ enum LabCommand {
     Model(model::Arguments),
     /// Make the model of a flash device a block device of this machine, for any filesystem.
     Ssd(ssd::Arguments),
+    /// Make the model of a hard drive a block device of this machine, for any filesystem.
+    Hdd(hdd::Arguments),
+    /// Make the models of a flash device and of a hard drive block devices of this machine, with one clock.
+    Pair(pair::Arguments),
     /// Print the log write amplification of a cleaner that knows the constant rate of every block.
     Bound(bound::Arguments),
     /// Fill a mounted filesystem, and delete files at random down to a utilization.
@@ -72,6 +79,8 @@ enum LabCommand {
 
 #[derive(Subcommand)]
 enum Paper {
+    /// The model of a hard drive against its data sheet.
+    HardDrive(hard_drive::Arguments),
     /// SFS: Random Write Considered Harmful in Solid State Drives (FAST 2012).
     Sfs(sfs::Arguments),
     /// The same paper's section 4.4: the kernel's filesystems and SFS on one model of flash.
@@ -100,6 +109,8 @@ impl Arguments {
             LabCommand::Advise(arguments) => advise::run(arguments),
             LabCommand::Model(arguments) => model::run(arguments),
             LabCommand::Ssd(arguments) => ssd::run(arguments),
+            LabCommand::Hdd(arguments) => hdd::run(arguments),
+            LabCommand::Pair(arguments) => pair::run(arguments),
             LabCommand::Age(arguments) => age::run(arguments),
             LabCommand::Bound(arguments) => bound::run(arguments),
             LabCommand::Overwrite(arguments) => overwrite::run(arguments),
@@ -117,6 +128,7 @@ impl Arguments {
 impl Paper {
     fn run(&self) -> Result<()> {
         match self {
+            Paper::HardDrive(arguments) => hard_drive::run(arguments),
             Paper::Sfs(arguments) => sfs::run(arguments),
             Paper::SfsFlash(arguments) => sfs_flash::run(arguments),
             Paper::Fast09(arguments) => fast09::run(arguments),

@@ -1,13 +1,16 @@
-//! A model of a flash device as a disk: a FUSE directory with a file for its bytes and a file for its
-//! counters.
+//! A model of a disk as a disk of this machine: a FUSE directory with a file for its bytes and a file to control it.
 //!
-//! [`ExportedSsd`] is the disk and the record of its requests, [`serve`] mounts the directory. One thread
-//! serves the requests in the order in which the kernel sends them. Every request that succeeds is
-//! counted by the model and, if wanted, recorded. The command `sfs-lab ssd` makes a loop device of the
-//! file.
+//! [`ExportedDisk`] is the disk and the record of its requests, [`serve`] mounts the directory, [`ControlCommand`] is
+//! a line that a user may write to the control file. One thread takes the requests in the order in which the kernel sends
+//! them. Every request that succeeds is counted by the model and, if wanted, recorded. The commands `sfs-lab ssd`,
+//! `hdd` and `pair` make loop devices of the files.
 
+mod control;
+mod disk;
 mod fuse;
-mod ssd;
+mod status;
 
+pub use control::{ControlCommand, FaultStatus};
+pub use disk::{ExportedDisk, ExportedHdd, ExportedSsd, ServedDisk};
 pub use fuse::{CONTROL, DISK, serve};
-pub use ssd::{ExportedSsd, ExportedStatus};
+pub use status::{Exportable, ExportedHddStatus, ExportedStatus};

@@ -7,8 +7,10 @@
 //! machine with idle time, or for a number of steps, as on a busy one; the page cache is a set of
 //! blocks that joins rewrites between two syncs.
 
+mod reading;
 mod traced_job;
 
+pub use reading::ReadingCounts;
 pub use traced_job::{TracedCounts, TracedJob};
 
 use std::collections::BTreeSet;
@@ -44,6 +46,8 @@ pub struct Job {
     pub write_nanos: u64,
     /// Largest number of background steps after a sync: few for a machine that is busy.
     pub background_steps: u32,
+    /// `true` if the file is defragmented at the end.
+    pub defragments: bool,
     /// Options of the mount.
     pub options: VolumeOptions,
 }
@@ -63,6 +67,10 @@ pub struct JobCounts {
     pub written_bytes: u64,
     /// Increase of the volume's counters.
     pub counters: Counters,
+    /// Figures of reading the file afterwards.
+    pub reading: ReadingCounts,
+    /// Bytes that a defragmentation then wrote to the device, and figures of reading the file after it.
+    pub defragmented: Option<(u64, ReadingCounts)>,
 }
 
 impl Job {
@@ -93,6 +101,8 @@ impl Job {
             withheld_segments: run.withheld_sum / f64::from(run.syncs.max(1)),
             written_bytes: writes(self.measure) * BLOCK_SIZE as u64,
             counters: increase(run.volume.counters(), before),
+            reading: ReadingCounts::of(&run.volume, run.file)?,
+            defragmented: if self.defragments { Some(run.defragment()?) } else { None },
         })
     }
 }
@@ -179,6 +189,18 @@ impl<'a> Run<'a> {
         self.work()
     }
 
+    /// Puts the file in order. Returns the bytes written to the device, and the figures of reading the file afterwards.
+    fn defragment(&mut self) -> Result<(u64, ReadingCounts)> {
+        let before = self.volume.counters().device_bytes_written;
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = self.volume.defragment(self.file, from, &mut || true)?.next;
+            self.work()?;
+        }
+        let written = self.volume.counters().device_bytes_written - before;
+        Ok((written, ReadingCounts::of(&self.volume, self.file)?))
+    }
+
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let caller = Caller { uid: 0, gid: 0, umask: None, now: self.now() };
         Ok(self.volume.write(self.file, offset, bytes, Default::default(), &caller)?)
@@ -209,6 +231,7 @@ mod tests {
             measure: 1.0,
             write_nanos: 10_000,
             background_steps: u32::MAX,
+            defragments: false,
             options: VolumeOptions::default(),
         }
     }

@@ -58,6 +58,7 @@ pub(crate) fn increase(after: Counters, before: Counters) -> Counters {
         device_bytes_written: after.device_bytes_written - before.device_bytes_written,
         data_bytes: after.data_bytes - before.data_bytes,
         cleaning_bytes: after.cleaning_bytes - before.cleaning_bytes,
+        defragmentation_bytes: after.defragmentation_bytes - before.defragmentation_bytes,
         metadata_bytes: after.metadata_bytes - before.metadata_bytes,
         summary_bytes: after.summary_bytes - before.summary_bytes,
         commits: after.commits - before.commits,

@@ -25,4 +25,12 @@ fn the_figures_of_the_documents_are_drawn_from_their_data() {
         entry.path().extension().is_some_and(|extension| extension == "svg")
     });
     assert_eq!(svgs.count(), FIGURES.len(), "every figure is in FIGURES");
+    let index = fs::read_to_string(committed.join("index.md")).expect("the page of all figures");
+    for figure in &FIGURES {
+        assert!(
+            index.contains(&format!("({}.svg)", figure.name)),
+            "index.md lacks {}",
+            figure.name
+        );
+    }
 }

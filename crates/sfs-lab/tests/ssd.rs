@@ -148,3 +148,75 @@ fn the_control_file_changes_between_virtual_and_real_time() {
     let control = disk.folder().join("ssd").join(CONTROL);
     assert!(fs::write(control, "faster").is_err());
 }
+
+/// A filesystem in use cannot be unmounted: the error names its user, and neither a mount, a loop device nor the
+/// process of the model stays when the user has gone.
+#[test]
+#[ignore = "waits for 20 s; cargo xtask test --long runs it"]
+fn a_busy_filesystem_is_given_up() {
+    if !can_export() {
+        return;
+    }
+    let filesystem = Filesystem::Ext4;
+    if let Some(program) = filesystem.missing() {
+        eprintln!("skipped: {program} is not installed");
+        return;
+    }
+    let disk = Disk::start(Path::new(LAB), &DiskRequest { profile: "fast12", size: 64 * MIB })
+        .expect("a disk");
+    let device = disk.device().to_owned();
+    filesystem.make(&device).expect("a new ext4");
+    let mounted = filesystem.mount(&device, disk.folder()).expect("mounted");
+    let dir = mounted.dir().to_owned();
+    let mut user = Command::new("sleep").arg("300").current_dir(&dir).spawn().expect("sleep");
+    let error = format!("{:#}", mounted.unmount().expect_err("busy"));
+    assert!(error.contains(&format!("sleep ({})", user.id())), "{error}");
+    let mounts = fs::read_to_string("/proc/mounts").expect("the mounts");
+    assert!(!mounts.contains(dir.to_str().expect("UTF-8")), "{mounts}");
+    let began = Instant::now();
+    let folder = disk.folder().to_owned();
+    drop(disk);
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let mounts = fs::read_to_string("/proc/mounts").expect("the mounts");
+    assert!(!mounts.contains(folder.to_str().expect("UTF-8")), "{mounts}");
+    user.kill().expect("killed");
+    user.wait().expect("ended");
+    let backing =
+        Path::new("/sys/block").join(device.file_name().unwrap()).join("loop/backing_file");
+    while backing.exists() && began.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(!backing.exists(), "the loop device is still attached");
+}
+
+/// Faults are switched on and off over the control file, below a mounted device.
+#[test]
+fn the_control_file_makes_the_device_fail() {
+    if !can_export() {
+        return;
+    }
+    let disk = Disk::start(Path::new(LAB), &DiskRequest { profile: "fast12", size: 64 * MIB })
+        .expect("a disk");
+    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(direct)
+        .open(disk.device())
+        .expect("opened");
+    let mut block = Block::zeroed(1);
+    block[0].0.fill(7);
+    file.write_all_at(Block::bytes_of(&block), 0).expect("written");
+    disk.command("fault error on=read range=0-4K count=1").expect("a fault");
+    let error = file.read_exact_at(Block::bytes_of_mut(&mut block), 0).expect_err("EIO");
+    assert_eq!(error.raw_os_error(), Some(5));
+    file.read_exact_at(Block::bytes_of_mut(&mut block), 0).expect("the fault was for one request");
+    disk.command("fault lost range=0-4K").expect("a fault");
+    block[0].0.fill(8);
+    file.write_all_at(Block::bytes_of(&block), 0).expect("acknowledged");
+    disk.command("heal").expect("healed");
+    file.read_exact_at(Block::bytes_of_mut(&mut block), 0).expect("read");
+    assert_eq!(block[0].0[100], 7);
+    assert!(disk.command("fault lost on=read").is_err());
+    assert!(disk.status().expect("the status").faults.is_empty());
+}

@@ -43,7 +43,7 @@ pub(crate) fn measurement(
     let measured = measure(
         &mut DeviceProbe::new(device),
         Region { block_count, partition_start },
-        Budget::DEFAULT,
+        Budget { total_ns: options.measure_time * 1_000_000_000, ..Budget::DEFAULT },
         &mut |permille| bar.set_position(permille),
     );
     bar.finish_and_clear();

@@ -7,18 +7,19 @@
 //!
 //! A measurement is bounded in bytes and time. A size is the answer only if random writes of this
 //! size are as fast as sequential ones, and random writes of half the size are slower in two
-//! attempts. The caller decides whether the device may be written.
+//! attempts. A pass of random writes ends as soon as it is clearly slow, and what was clear before the
+//! time ran out counts. Otherwise the measurement says what it lacks ([`Unclear`]). The caller decides whether the device may be written.
 
+mod evidence;
 mod probe;
+mod result;
 
-use std::fmt;
-
-use serde::Serialize;
 use sfs_device::{BLOCK_SIZE, DeviceError};
 
 pub use probe::{DeviceProbe, Probe};
+pub use result::{Measurement, ThroughputRow, Unclear};
 
-use crate::Human;
+use evidence::RequestTimes;
 
 /// Largest and smallest request, in bytes. The clustered blocks of the papers' devices have 4 to 32
 /// MiB.
@@ -64,51 +65,6 @@ pub struct Region {
     pub partition_start: u64,
 }
 
-/// Throughput of requests of one size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct ThroughputRow {
-    /// Size of a request, in bytes.
-    pub size: u64,
-    /// Throughput of sequential writes, in kB/s (1000 bytes).
-    pub sequential_kb_per_s: u64,
-    /// Throughput of random writes that do not overlap, in kB/s.
-    pub random_kb_per_s: u64,
-}
-
-/// Result of a measurement.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Measurement {
-    /// Throughput in the order of measurement; a size that looked slow occurs more than once.
-    pub rows: Vec<ThroughputRow>,
-    /// Size from which random writes are as fast as sequential ones, in bytes. `None` if there is
-    /// no such size, or the time ran out.
-    pub segment_size: Option<u64>,
-    /// Number of bytes written.
-    pub written_bytes: u64,
-    /// Device time, in milliseconds.
-    pub elapsed_ms: u64,
-}
-
-impl fmt::Display for Measurement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  request    sequential    random     (MB/s)")?;
-        for row in &self.rows {
-            let mb = |kb_per_s: u64| kb_per_s as f64 / 1000.0;
-            let size = Human(row.size).to_string();
-            let (sequential, random) = (mb(row.sequential_kb_per_s), mb(row.random_kb_per_s));
-            writeln!(f, "  {size:<10} {sequential:>10.1} {random:>9.1}")?;
-        }
-        let written = Human(self.written_bytes);
-        write!(f, "  {written} written in {:.1} s: ", self.elapsed_ms as f64 / 1000.0)?;
-        match self.segment_size {
-            Some(size) => {
-                write!(f, "random writes are as fast as sequential ones from {} on", Human(size))
-            }
-            None => f.write_str("found no erase block size"),
-        }
-    }
-}
-
 /// Callback for the progress of a measurement, in thousandths.
 pub type MeasureProgressFn<'a> = &'a mut dyn FnMut(u64);
 
@@ -124,15 +80,16 @@ pub fn measure(
     progress: MeasureProgressFn<'_>,
 ) -> Result<Measurement, DeviceError> {
     let Some(area) = Area::new(region, budget.pass_bytes) else {
-        return Ok(Measurement::default());
+        return Ok(Measurement { unclear: Some(Unclear::TooSmall), ..Measurement::default() });
     };
     let mut bench = Measuring { probe, budget, progress, elapsed_ns: 0, written_bytes: 0 };
     let area = bench.fill(area)?;
     let mut rows = Vec::new();
-    let segment_size = bench.descend(&area, &mut rows)?;
+    let found = bench.descend(&area, &mut rows)?;
     Ok(Measurement {
         rows,
-        segment_size,
+        segment_size: found.ok(),
+        unclear: found.err(),
         written_bytes: bench.written_bytes,
         elapsed_ms: bench.elapsed_ns / 1_000_000,
     })
@@ -157,7 +114,7 @@ pub fn sweep(
     let mut rows = Vec::new();
     let mut size = area.size_max;
     while size >= size_min && bench.has_time() {
-        bench.pass(&area, area.size_max, Order::Sequential, u64::MAX)?;
+        bench.pass(&area, area.size_max, Order::Sequential, u64::MAX, None)?;
         rows.push(bench.row(&area, size)?);
         size /= 2;
     }
@@ -216,8 +173,8 @@ impl Measuring<'_> {
     /// area that the passes use.
     fn fill(&mut self, area: Area) -> Result<Area, DeviceError> {
         let patience_ns = self.budget.total_ns / PASS_PART;
-        let (bytes, _) = self.pass(&area, area.size_max, Order::Sequential, patience_ns)?;
-        let bytes = bytes.max(REQUESTS_MIN * area.size_max).min(area.bytes);
+        let filled = self.pass(&area, area.size_max, Order::Sequential, patience_ns, None)?;
+        let bytes = filled.bytes.max(REQUESTS_MIN * area.size_max).min(area.bytes);
         Ok(Area { bytes, ..area })
     }
 
@@ -226,75 +183,143 @@ impl Measuring<'_> {
         &mut self,
         area: &Area,
         rows: &mut Vec<ThroughputRow>,
-    ) -> Result<Option<u64>, DeviceError> {
+    ) -> Result<Result<u64, Unclear>, DeviceError> {
         let mut size = area.size_max;
-        while size >= SIZE_MIN && self.has_time() {
-            if !self.is_fast(area, size, rows)? {
+        while size >= SIZE_MIN {
+            match self.judge(area, size, rows)? {
+                Speed::Fast => size /= 2,
                 // If the largest size is slow, the answer is above the measured sizes.
-                return Ok((size < area.size_max && self.has_time()).then_some(size * 2));
+                Speed::Slow if size == area.size_max => return Ok(Err(Unclear::AlwaysSlow)),
+                Speed::Slow => return Ok(Ok(size * 2)),
+                Speed::Unknown => return Ok(Err(Unclear::TimeRanOut { size })),
             }
-            size /= 2;
         }
-        Ok(None)
+        Ok(Err(Unclear::NeverSlow))
     }
 
-    /// Returns whether random writes of this size are as fast as sequential ones, in one of two
-    /// attempts. The better sequential throughput counts, since the first attempt may leave the
-    /// device slow even for sequential writes.
-    fn is_fast(
+    /// Judges random writes of a size by up to two attempts: slow writes must be slow in both, because the
+    /// device may have postponed work of the pass before. The better sequential throughput counts, since the first
+    /// attempt may leave the device slow even for sequential writes. If the time runs out, one attempt is
+    /// enough that was clearly slow.
+    fn judge(
         &mut self,
         area: &Area,
         size: u64,
         rows: &mut Vec<ThroughputRow>,
-    ) -> Result<bool, DeviceError> {
+    ) -> Result<Speed, DeviceError> {
         let mut sequential_kb_per_s = 0;
-        for _ in 0..ATTEMPTS {
-            let row = self.row(area, size)?;
+        let mut was_clear = false;
+        for attempt_no in 1..=ATTEMPTS {
+            if !self.has_time() {
+                break;
+            }
+            let Attempt { row, is_clearly_slow, is_whole } = self.attempt(area, size)?;
             rows.push(row);
             sequential_kb_per_s = row.sequential_kb_per_s.max(sequential_kb_per_s);
-            if row.random_kb_per_s * 100 >= sequential_kb_per_s * CLOSE_PERCENT {
-                return Ok(true);
+            if is_clearly_slow {
+                was_clear = true;
+            } else if !is_whole {
+                break;
+            } else if row.random_kb_per_s * 100 >= sequential_kb_per_s * CLOSE_PERCENT {
+                return Ok(Speed::Fast);
             }
-            self.pass(area, area.size_max, Order::Sequential, u64::MAX)?;
+            if attempt_no == ATTEMPTS {
+                return Ok(Speed::Slow);
+            }
+            self.pass(area, area.size_max, Order::Sequential, u64::MAX, None)?;
         }
-        Ok(false)
+        Ok(if was_clear { Speed::Slow } else { Speed::Unknown })
     }
 
+    /// Measures sequential and random writes of a size. The random ones end when they are clearly slow.
+    fn attempt(&mut self, area: &Area, size: u64) -> Result<Attempt, DeviceError> {
+        let sequential = self.pass(area, size, Order::Sequential, u64::MAX, None)?;
+        let patience_ns = sequential.elapsed_ns.saturating_mul(PATIENCE);
+        let random = self.pass(area, size, Order::Random, patience_ns, Some(&sequential.times))?;
+        let row = ThroughputRow {
+            size,
+            sequential_kb_per_s: sequential.kb_per_s(),
+            random_kb_per_s: random.kb_per_s(),
+        };
+        let is_clearly_slow = random.times.is_slower_than(&sequential.times, CLOSE_PERCENT);
+        Ok(Attempt { row, is_clearly_slow, is_whole: self.has_time() })
+    }
+
+    /// Measures sequential and random writes of a size, both in whole passes.
     fn row(&mut self, area: &Area, size: u64) -> Result<ThroughputRow, DeviceError> {
-        let (bytes, sequential_ns) = self.pass(area, size, Order::Sequential, u64::MAX)?;
-        let sequential_kb_per_s = kb_per_s(bytes, sequential_ns);
-        let patience_ns = sequential_ns.saturating_mul(PATIENCE);
-        let (bytes, random_ns) = self.pass(area, size, Order::Random, patience_ns)?;
-        let random_kb_per_s = kb_per_s(bytes, random_ns);
-        Ok(ThroughputRow { size, sequential_kb_per_s, random_kb_per_s })
+        let sequential = self.pass(area, size, Order::Sequential, u64::MAX, None)?;
+        let patience_ns = sequential.elapsed_ns.saturating_mul(PATIENCE);
+        let random = self.pass(area, size, Order::Random, patience_ns, None)?;
+        Ok(ThroughputRow {
+            size,
+            sequential_kb_per_s: sequential.kb_per_s(),
+            random_kb_per_s: random.kb_per_s(),
+        })
     }
 
-    /// Writes the area in requests of `size` bytes, until the pass takes longer than `patience_ns`.
-    /// Returns the number of bytes written, and the elapsed nanoseconds.
+    /// Writes the area in requests of `size` bytes, until the pass takes longer than `patience_ns`, the time has run
+    /// out, or the requests are clearly slower than `sequential` ones.
     fn pass(
         &mut self,
         area: &Area,
         size: u64,
         order: Order,
         patience_ns: u64,
-    ) -> Result<(u64, u64), DeviceError> {
+        sequential: Option<&RequestTimes>,
+    ) -> Result<Pass, DeviceError> {
         let block = BLOCK_SIZE as u64;
         let count = area.bytes / size;
-        let (mut bytes, mut elapsed_ns) = (0, 0);
+        let mut pass = Pass::default();
         for no in 0..count {
             let place = if order == Order::Random { scattered(no, count) } else { no };
             let address = area.first_block + place * size / block;
-            elapsed_ns += self.probe.write(address, size / block)?;
-            bytes += size;
-            let spent_ns = self.elapsed_ns + elapsed_ns;
+            let took_ns = self.probe.write(address, size / block)?;
+            pass.times.add(took_ns);
+            pass.elapsed_ns += took_ns;
+            pass.bytes += size;
+            let spent_ns = self.elapsed_ns + pass.elapsed_ns;
             (self.progress)((spent_ns * 1000 / self.budget.total_ns).min(1000));
-            if elapsed_ns > patience_ns || spent_ns > self.budget.total_ns {
+            let is_clear = |times| pass.times.is_slower_than(times, CLOSE_PERCENT);
+            if pass.elapsed_ns > patience_ns
+                || spent_ns > self.budget.total_ns
+                || sequential.is_some_and(is_clear)
+            {
                 break;
             }
         }
-        self.elapsed_ns += elapsed_ns;
-        self.written_bytes += bytes;
-        Ok((bytes, elapsed_ns))
+        self.elapsed_ns += pass.elapsed_ns;
+        self.written_bytes += pass.bytes;
+        Ok(pass)
+    }
+}
+
+/// Judgement of random writes of one size.
+enum Speed {
+    Fast,
+    Slow,
+    /// The time ran out.
+    Unknown,
+}
+
+/// Outcome of one attempt at a size.
+struct Attempt {
+    row: ThroughputRow,
+    is_clearly_slow: bool,
+    /// `true` if the time did not run out during the attempt.
+    is_whole: bool,
+}
+
+/// Outcome of a pass.
+#[derive(Default)]
+struct Pass {
+    bytes: u64,
+    elapsed_ns: u64,
+    times: RequestTimes,
+}
+
+impl Pass {
+    fn kb_per_s(&self) -> u64 {
+        kb_per_s(self.bytes, self.elapsed_ns)
     }
 }
 

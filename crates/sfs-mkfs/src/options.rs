@@ -49,6 +49,9 @@ pub struct MkfsOptions {
     /// takes about a minute [default: auto]
     #[arg(long, value_name = "SIZE", default_value = "auto", hide_default_value = true, value_parser = parse_segment_size)]
     pub segment_size: SegmentSize,
+    /// Longest time of a measurement, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub measure_time: u64,
 
     /// Data layout, fixed for the life of the volume. log: data is appended, never overwritten; the
     /// others overwrite data in place, without checksums, and put new blocks into the emptiest

@@ -2,7 +2,7 @@
 //! there is none.
 
 use sfs_device::DeviceError;
-use sfs_mkfs::measure::{Budget, Measurement, Probe, Region, measure};
+use sfs_mkfs::measure::{Budget, Measurement, Probe, Region, Unclear, measure};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdConfig, SsdProfile, profiles};
 use sfs_testkit::SeededRng;
@@ -89,7 +89,9 @@ fn a_device_without_erase_blocks_has_no_answer() {
     let measurement = measure(&mut Even, region, BUDGET, &mut |_| ()).expect("no failure");
     assert_eq!(measurement.segment_size, None);
     assert_eq!(measurement.rows.len(), 10, "all sizes from 64 MiB to 128 KiB");
-    assert!(measurement.to_string().ends_with("found no erase block size"));
+    assert_eq!(measurement.unclear, Some(Unclear::NeverSlow));
+    let printed = measurement.to_string();
+    assert!(printed.ends_with("no erase block size: random writes are as fast at every size"));
 }
 
 #[test]
@@ -97,7 +99,80 @@ fn a_measurement_stays_within_its_time_budget() {
     let region = Region { block_count: 1 << 18, partition_start: 0 };
     let budget = Budget { total_ns: 1_000_000_000, ..Budget::DEFAULT };
     let measurement = measure(&mut Even, region, budget, &mut |_| ()).expect("no failure");
-    assert_eq!(measurement.segment_size, None);
+    assert_eq!(measurement.unclear, Some(Unclear::TimeRanOut { size: 8 << 20 }));
     // A request of 64 MiB takes 16 ms of the budget.
     assert!((1000..=1017).contains(&measurement.elapsed_ms), "{measurement:?}");
+}
+
+/// A device with the throughputs that were measured on a real-time model, by the size of a request.
+struct Recorded {
+    /// Sizes in MiB, with the sequential throughputs, and those of random writes of successive attempts, in MB/s.
+    rates: Vec<(u64, f64, Vec<f64>)>,
+    /// Spread of single requests, in percent.
+    noise_percent: u64,
+    next: u64,
+    last_order: bool,
+    attempts: u64,
+    last_size: u64,
+    rng: SeededRng,
+}
+
+impl Recorded {
+    fn new(rates: &[(u64, f64, &[f64])], noise_percent: u64, seed: u64) -> Recorded {
+        let rates = rates.iter().map(|&(size, rate, random)| (size, rate, random.to_vec()));
+        Recorded {
+            rates: rates.collect(),
+            noise_percent,
+            next: 0,
+            last_order: false,
+            attempts: 0,
+            last_size: 0,
+            rng: SeededRng::new(seed),
+        }
+    }
+}
+
+impl Probe for Recorded {
+    fn write(&mut self, address: u64, count: u64) -> Result<u64, DeviceError> {
+        let is_random = address != self.next && address != 0;
+        if count != self.last_size {
+            (self.attempts, self.last_size) = (0, count);
+        } else if is_random && !self.last_order {
+            self.attempts += 1;
+        }
+        (self.next, self.last_order) = (address + count, is_random);
+        let size = (count * BLOCK) >> 20;
+        let (_, sequential, random) = self
+            .rates
+            .iter()
+            .find(|&&(recorded, ..)| size >= recorded)
+            .expect("the rate of the smallest size");
+        let attempt = (self.attempts as usize).min(random.len() - 1);
+        let rate = if is_random { random[attempt] } else { *sequential };
+        let noise = self.rng.below(2 * self.noise_percent + 1);
+        let ns = (count * BLOCK) as f64 / rate * 1000.0;
+        Ok(ns as u64 * (100 - self.noise_percent + noise) / 100)
+    }
+}
+
+/// The two cases that were not decided within 90 seconds, although the figures are clear: 12 GiB of FAST SSD-M, new,
+/// and 1 GiB of page-mapped SSD-M, used. The random throughputs at 16 MiB are those of two attempts.
+#[test]
+fn recorded_figures_are_decided_within_the_default_time() {
+    let fast_new: &[(u64, f64, &[f64])] =
+        &[(64, 69.0, &[69.0]), (32, 69.0, &[68.8]), (16, 60.0, &[46.7, 48.8]), (0, 60.0, &[20.0])];
+    let page_used: &[(u64, f64, &[f64])] =
+        &[(64, 70.0, &[70.0]), (32, 70.0, &[70.0]), (16, 70.0, &[47.0, 35.0]), (0, 70.0, &[20.0])];
+    for (rates, blocks) in [(fast_new, 12_u64 << 18), (page_used, 1 << 18)] {
+        for (noise_percent, seed) in [(5, 1), (15, 1), (15, 2), (15, 3)] {
+            let region = Region { block_count: blocks, partition_start: 0 };
+            let mut device = Recorded::new(rates, noise_percent, seed);
+            let measurement = measure(&mut device, region, Budget::DEFAULT, &mut |_| ());
+            let measurement = measurement.expect("no failure");
+            let what = format!("noise {noise_percent}%, seed {seed}:\n{measurement}");
+            assert_eq!(measurement.segment_size, Some(32 << 20), "{what}");
+            assert!(measurement.elapsed_ms < 90_000, "{what}");
+            assert!(measurement.written_bytes < 5 << 30, "{what}");
+        }
+    }
 }

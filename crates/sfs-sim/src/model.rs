@@ -7,6 +7,7 @@
 pub mod access_lists;
 pub mod compare;
 pub mod content;
+pub mod defragmentation;
 pub mod digest;
 mod file_flags;
 pub mod fixture;

@@ -5,11 +5,13 @@
 //! [`RequestQueue`](crate::RequestQueue) reorders and delays them.
 
 use serde::Serialize;
+use sfs_device::BLOCK_SIZE;
 
 use crate::counters::SsdCounters;
 use crate::flash::Flash;
 use crate::ftl::{Ftl, Layer, PageWrite, WearLevelling};
 use crate::geometry::FlashGeometry;
+use crate::model::TimedModel;
 use crate::request::{Completion, HostRequest, RequestKind};
 use crate::timing::Timing;
 
@@ -258,5 +260,29 @@ impl Ssd {
     fn send(&mut self, bytes: u64, at_ns: u64) -> u64 {
         self.link_free_ns = self.link_free_ns.max(at_ns) + self.flash.timing().link_ns(bytes);
         self.link_free_ns
+    }
+}
+
+impl TimedModel for Ssd {
+    fn geometry(&self) -> sfs_device::Geometry {
+        sfs_device::Geometry {
+            block_count: self.capacity() / BLOCK_SIZE as u64,
+            logical_block_size: 512,
+            physical_block_size: BLOCK_SIZE as u32,
+            discard_granularity: self.page_size.max(BLOCK_SIZE as u64),
+            ..sfs_device::Geometry::default()
+        }
+    }
+
+    fn serve(&mut self, request: &HostRequest, at_ns: u64) -> Completion {
+        Ssd::serve(self, request, at_ns)
+    }
+
+    fn idle_ns(&self) -> u64 {
+        Ssd::idle_ns(self)
+    }
+
+    fn rest(&mut self, at_ns: u64) {
+        self.clean(false, at_ns);
     }
 }

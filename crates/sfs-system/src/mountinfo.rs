@@ -108,7 +108,11 @@ impl MountTable {
     }
 
     /// Reads all mounts that this process sees, in the order in which they were made.
-    fn mounts(&self) -> io::Result<Vec<MountRecord>> {
+    ///
+    /// # Errors
+    ///
+    /// Errors of read(2).
+    pub fn mounts(&self) -> io::Result<Vec<MountRecord>> {
         let (mut text, mut piece) = (Vec::new(), [0; 4096]);
         loop {
             match self.0.read_at(&mut piece, text.len() as u64) {
@@ -128,6 +132,15 @@ impl MountTable {
     /// Errors of read(2).
     pub fn at(&self, dir: &Path) -> io::Result<Option<MountRecord>> {
         Ok(self.mounts()?.into_iter().rev().find(|mount| mount.dir == dir))
+    }
+
+    /// Finds a mount of the filesystem with device number `number`.
+    ///
+    /// # Errors
+    ///
+    /// Errors of read(2).
+    pub fn of_number(&self, number: DeviceNumber) -> io::Result<Option<MountRecord>> {
+        Ok(self.mounts()?.into_iter().find(|mount| mount.number == number))
     }
 }
 
@@ -155,7 +168,7 @@ pub fn at(dir: &Path) -> io::Result<Option<MountRecord>> {
 ///
 /// Errors of reading the kernel's table.
 pub fn of_number(number: DeviceNumber) -> io::Result<Option<MountRecord>> {
-    Ok(mounts()?.into_iter().find(|mount| mount.number == number))
+    MountTable::open()?.of_number(number)
 }
 
 /// Returns the absolute path of `dir` if one of `mounts` is there. The function does not look below the mount

@@ -1,26 +1,13 @@
 //! `sfs-ctl report`: one HTML page about a volume.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use sfs::command_line::ReportArguments;
 use sfs::private_file::PrivateFile;
 use sfs::{ExitError, hot_command, segments_command, stat};
 use sfs_core::format::Day;
-
-/// Arguments of `sfs-ctl report`.
-#[derive(Args)]
-pub(crate) struct ReportArguments {
-    /// Mount point, block device or image file of the volume
-    path: PathBuf,
-    /// File to write, or - for the standard output
-    #[arg(short, long, value_name = "FILE", default_value = "report.html")]
-    output: PathBuf,
-    /// Overwrite the file
-    #[arg(short, long)]
-    force: bool,
-}
 
 /// Number of files that the page names.
 const FILES: usize = 10;

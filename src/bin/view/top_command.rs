@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use sfs::command_line::TopArguments;
 use sfs::{ExitError, hot_command, segments_command, stat};
 use sfs_view::{Look, TopError, TopOptions, VolumeSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -17,36 +17,6 @@ const FILES: usize = 10;
 
 /// Time that a frame which is printed waits for the files: their names may be anywhere on a large volume.
 const FILES_WAIT: Duration = Duration::from_secs(5);
-
-/// Arguments of `sfs-ctl top`.
-#[derive(Args)]
-pub(crate) struct TopArguments {
-    /// Mount point of the volume, or its device
-    mount: PathBuf,
-    /// Seconds between two looks at the volume
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = parse_interval)]
-    interval: f64,
-    /// Print one frame and end
-    #[arg(short, long)]
-    once: bool,
-    /// Number of intervals before the frame that --once or --svg prints
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    samples: u32,
-    /// Print one frame as an SVG picture
-    #[arg(long)]
-    svg: bool,
-    /// Width of a frame that is printed; that of the terminal, or 80
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    columns: Option<u16>,
-    /// Number of lines of a frame that is printed; that of the terminal, or 24
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    lines: Option<u16>,
-}
-
-fn parse_interval(text: &str) -> Result<f64, String> {
-    let secs = text.parse::<f64>().ok().filter(|secs| (0.1..=3600.0).contains(secs));
-    secs.ok_or_else(|| "give 0.1 to 3600 seconds".into())
-}
 
 /// A mounted volume, whose daemon is asked.
 struct Mounted {

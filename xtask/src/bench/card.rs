@@ -14,6 +14,7 @@ mod load;
 mod materials;
 mod medium;
 mod options;
+mod picture;
 mod postgres;
 mod process;
 mod real;
@@ -53,6 +54,10 @@ pub(crate) fn run(workspace: &Workspace, options: &CardOptions) -> Result<()> {
     options.check()?;
     if options.list {
         return options.print_names();
+    }
+    if let Some(path) = &options.draw {
+        let csv = fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
+        return draw(workspace, &csv);
     }
     if options.small {
         let outcome = smoke(workspace)?;
@@ -95,8 +100,17 @@ pub(crate) fn run(workspace: &Workspace, options: &CardOptions) -> Result<()> {
     }
     if options.publish {
         table::publish(&workspace.root.join("docs/bench-card.md"), "card", &(text + "\n"))?;
+        fs::write(workspace.root.join("docs/bench-card.csv"), report.csv())?;
+        draw(workspace, &report.csv())?;
     }
     Ok(())
+}
+
+/// Draws the picture of the README.
+fn draw(workspace: &Workspace, csv: &str) -> Result<()> {
+    let svg = picture::draw(csv).context("no program ran on SFS and on ext4")?;
+    let path = workspace.root.join("docs/images/cards.svg");
+    fs::write(&path, svg).with_context(|| format!("{}", path.display()))
 }
 
 /// Describes the runs.

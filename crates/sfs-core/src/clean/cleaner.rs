@@ -9,23 +9,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use sfs_device::{BLOCK_SIZE, Block};
-use zerocopy::IntoBytes;
 
 use super::choice::{Candidates, Choice, Chosen};
 use super::excluded::{BlockDamage, ExcludedVictims, SegmentGeneration};
 use super::futility::Futility;
+use super::live_block::{LiveBlock, STEP_BLOCKS};
 use super::observer::{Cleaned, CleaningObserver, ObserverSlot};
 use super::progress::{CleanProgress, GarbageBlocks};
 use super::watermarks::Urgency;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
-use crate::format::{ErrorKind, NodeHeader, NodePointer, SummaryEntry};
+use crate::format::{NodeHeader, NodePointer, SummaryEntry};
 use crate::health::{Health, OpenSuperblock};
 use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
 use crate::log::{Batch, ChunkReader};
-use crate::memory::DirtyBuf;
-use crate::metadata::{Metadata, MetadataStore, Owner};
+use crate::metadata::{Metadata, MetadataStore};
 use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments};
 use crate::tree::{NodeNotCached, VerifiedNode};
 use crate::writeback::MovedBlock;
@@ -38,28 +37,12 @@ const WRITE_BUFFERS_PER_MOVED: usize = 4;
 /// one step. Until a round is committed, the volume lacks the space of its victims.
 const VOLUMES_PER_MOVED: u64 = 256;
 
-/// Number of blocks of a victim that one step reads, in one request where possible: 1 MiB.
-const STEP_BLOCKS: u64 = 256;
-
-/// Maximum distance, in blocks, of two live blocks that one read covers, with the dead blocks
-/// between them: one longer request is faster than two.
-const GAP_BLOCKS: u64 = 8;
-
 /// Divisor of the node cache: cleaning may make the quotient dirty. The other half is for the
 /// copies of the dirty nodes during a checkpoint.
 const CACHES_PER_DIRTY: usize = 2;
 
 /// Number of dirty nodes that cleaning may cause with the smallest cache.
 const DIRTY_NODES_MIN: usize = 512;
-
-/// A live block of a victim.
-struct LiveBlock {
-    /// Inode number and block number in the summary.
-    named: (u64, u32),
-    address: u64,
-    /// Checksum in the mappings of all owners.
-    checksum: Option<u32>,
-}
 
 /// Result of a step of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,14 +124,14 @@ pub(crate) struct Cleaner {
     excluded: Mutex<ExcludedVictims>,
     /// State in which cleaning last gained nothing; `None` if that has not happened.
     futility: Mutex<Option<Futility>>,
-    superblock: Arc<OpenSuperblock>,
-    metadata: Arc<MetadataStore>,
-    dirty: Arc<DirtyData>,
-    io: Arc<VolumeDevice>,
+    pub(super) superblock: Arc<OpenSuperblock>,
+    pub(super) metadata: Arc<MetadataStore>,
+    pub(super) dirty: Arc<DirtyData>,
+    pub(super) io: Arc<VolumeDevice>,
     chunks: ChunkReader,
-    health: Arc<Health>,
+    pub(super) health: Arc<Health>,
     counters: Arc<AtomicCounters>,
-    moved_blocks_max: usize,
+    pub(super) moved_blocks_max: usize,
     /// Number of dirty nodes beyond which cleaning makes no more nodes dirty: the next checkpoint
     /// comes first.
     dirty_nodes_max: usize,
@@ -473,38 +456,9 @@ impl Cleaner {
                 }
             }
         }
-        let is_near = |a: &LiveBlock, b: &LiveBlock| b.address - a.address <= GAP_BLOCKS;
-        live.chunk_by(is_near).try_for_each(|run| self.read_run(run, round))?;
-        Ok(live_nodes)
-    }
-
-    /// Reads live blocks that are near each other in one request.
-    fn read_run(&self, run: &[LiveBlock], round: &mut CleaningRound) -> Result<()> {
-        let (first, last) = (run[0].address, run[run.len() - 1].address);
-        let mut buffer =
-            DirtyBuf::new((last - first + 1) as usize, self.dirty.pool()).ok_or(Error::NoMemory)?;
-        self.io.read(first, buffer.blocks_mut())?;
-        let mut live = run.iter().peekable();
-        for (address, memory) in (first..).zip(buffer.share()) {
-            let Some(live) = live.next_if(|live| live.address == address) else { continue };
-            let checksum = crc32c::crc32c(memory.block().as_bytes());
-            if Some(checksum) == live.checksum {
-                round.moves.push(MovedBlock { named: live.named, address, checksum, memory });
-            } else if self.is_live(live) {
-                // Moving the block would hide the damage behind a new checksum.
-                self.health.note_error(ErrorKind::Data, address);
-                self.health.note_misplaced(memory.block(), self.superblock.volume(), address);
-                self.note_damage(round, BlockDamage::Data);
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns whether a block with a checksum is still mapped at its address.
-    fn is_live(&self, live: &LiveBlock) -> bool {
-        let owners = self.metadata.read_txn(|txn| txn.owners(live.address, live.named));
-        let has_checksum = |owner: &Owner| owner.mapping.checksum == live.checksum;
-        live.checksum.is_some() && owners.is_ok_and(|owners| owners.iter().any(has_checksum))
+        let (damaged, outcome) = self.read_live(&live, &mut round.moves);
+        (0..damaged).for_each(|_| self.note_damage(round, BlockDamage::Data));
+        outcome.map(|()| live_nodes)
     }
 
     fn note_damage(&self, round: &CleaningRound, damage: BlockDamage) {

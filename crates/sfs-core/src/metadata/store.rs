@@ -13,6 +13,7 @@ use sfs_device::{BLOCK_SIZE, Block};
 
 use super::access_times::AccessTimes;
 use super::metadata_error::MetadataError;
+use super::read_around::RecentLoads;
 use super::state::Metadata;
 use super::txn::Txn;
 use crate::counters::AtomicCounters;
@@ -40,8 +41,8 @@ pub(crate) type WriteGuard<'a> = Ranked<RwLockWriteGuard<'a, Metadata>>;
 pub(crate) struct MetadataStore {
     metadata: RwLock<Metadata>,
     access_times: Arc<AccessTimes>,
-    io: Arc<VolumeDevice>,
-    superblock: Arc<OpenSuperblock>,
+    pub(super) io: Arc<VolumeDevice>,
+    pub(super) superblock: Arc<OpenSuperblock>,
     pub(super) health: Arc<Health>,
     counters: Arc<AtomicCounters>,
     cached_nodes_max: usize,
@@ -59,6 +60,7 @@ pub(crate) struct MetadataStore {
     next_sequence: AtomicU64,
     /// Addresses of nodes that the device failed to read, with the number of attempts.
     unread: Mutex<BTreeMap<u64, usize>>,
+    pub(super) recent_loads: RecentLoads,
 }
 
 /// Keeps every node in the cache: a change may need more nodes at once than the cache holds, and readers must not evict
@@ -98,6 +100,7 @@ impl MetadataStore {
             changes: AtomicU64::new(0),
             next_sequence: AtomicU64::new(next_sequence),
             unread: Mutex::default(),
+            recent_loads: RecentLoads::default(),
         }
     }
 
@@ -230,7 +233,8 @@ impl MetadataStore {
         node: &NodeNotCached,
         failed: &mut Option<NodeNotCached>,
     ) -> Result<()> {
-        let verified = match self.read_node(node) {
+        let around = self.read_around(node);
+        let verified = match around.map_or_else(|| self.read_node(node), Ok) {
             Err(Error::Corrupt(_)) if *failed != Some(*node) => {
                 *failed = Some(*node);
                 return Ok(());
@@ -254,9 +258,13 @@ impl MetadataStore {
     pub(super) fn read_node(&self, node: &NodeNotCached) -> Result<VerifiedNode> {
         let mut block = Box::new(Block([0; BLOCK_SIZE]));
         self.io.read(node.pointer.address, std::slice::from_mut(&mut *block))?;
-        self.counters.nodes_read.fetch_add(1, Ordering::Relaxed);
+        self.count_nodes_read(1);
         let tolerance = self.superblock.tolerance();
         Ok(VerifiedNode::decode(*block, self.superblock.volume(), node, tolerance)?)
+    }
+
+    pub(super) fn count_nodes_read(&self, count: usize) {
+        self.counters.nodes_read.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// Looks once more at a block that is no sound node.

@@ -163,6 +163,24 @@ pub struct CleanedRound {
     pub gained_blocks: u64,
 }
 
+/// Result of putting a part of a file in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DefragmentedPart {
+    /// Number of blocks that were looked at.
+    pub blocks: u64,
+    /// Number of blocks among them that were moved.
+    pub moved_blocks: u64,
+    /// Number of requests that read these blocks before, if windows of 4 MiB are looked up at once, and gaps of at most
+    /// 64 KiB are read along.
+    pub requests_before: u64,
+    /// Number of requests that read them afterwards.
+    pub requests_after: u64,
+    /// Number of bytes written to the device, for cleaning and checkpoints as well.
+    pub device_bytes: u64,
+    /// First block of the next part; `None` at the end of the file.
+    pub next: Option<u32>,
+}
+
 /// A checkpoint that was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WrittenCheckpoint {

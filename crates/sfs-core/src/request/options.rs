@@ -33,6 +33,8 @@ pub struct VolumeOptions {
     /// Difference between the erase cycles of the most used segment and of one with data that never changes from which on that
     /// data is moved (static wear levelling); `None` if it is never moved. For flash without a controller that levels wear.
     pub wear_levelling: Option<u16>,
+    /// Percentage of the bytes that users write that defragmentation may write while the volume is idle; 0 for none.
+    pub idle_defragmentation: u8,
     /// Time at which a Drained segment becomes Clean.
     pub release: Release,
     /// Reaction to damage on the device.
@@ -108,6 +110,7 @@ impl Default for VolumeOptions {
             remainder: Remainder::Pure,
             yield_cleaning: true,
             wear_levelling: None,
+            idle_defragmentation: 5,
             release: Release::Durable,
             on_error: ErrorReaction::Continue,
             access_times: AccessTimePolicy::Relative,

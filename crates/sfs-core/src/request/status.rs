@@ -37,6 +37,8 @@ pub struct Counters {
     pub data_bytes: u64,
     /// Number of bytes of file data that the cleaner moved.
     pub cleaning_bytes: u64,
+    /// Number of bytes of file data that defragmentation moved.
+    pub defragmentation_bytes: u64,
     /// Number of bytes of tree nodes and checkpoints.
     pub metadata_bytes: u64,
     /// Number of bytes of summaries and deltas.

@@ -13,7 +13,7 @@ use crate::reserves::{clean_target_max_segments, clean_target_segments};
 use crate::writeback::{CheckpointReason, StepError};
 
 /// Time after which a cleaner that has yielded to users tries again.
-const YIELD: Duration = Duration::from_millis(5);
+pub(super) const YIELD: Duration = Duration::from_millis(5);
 
 impl SpaceControl {
     /// Writes a checkpoint if one is due, `age_ms` after the last due one or the mount; otherwise releases segments

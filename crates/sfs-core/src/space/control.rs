@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::admission::Admission;
+use super::idle_defragmentation::IdleDefragmentation;
 use super::outlook::Outlook;
 use super::throttle::{CleaningPace, WriteBufferMarks};
 use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage, is_checkpoint_worthwhile};
@@ -43,6 +44,7 @@ pub(crate) struct SpaceControl {
     pub(super) pace: CleaningPace,
     pub(super) marks: WriteBufferMarks,
     pub(super) limits: Limits,
+    pub(super) idle_defragmentation: IdleDefragmentation,
     behaviour: Arc<dyn LayoutBehaviour>,
     committer: Committer,
     pub(super) checkpointer: Arc<Checkpointer>,
@@ -100,6 +102,7 @@ impl SpaceControl {
                 yield_cleaning: options.yield_cleaning,
                 wear_levelling: options.wear_levelling,
             },
+            idle_defragmentation: IdleDefragmentation::new(options.idle_defragmentation),
             behaviour,
             committer: parts.committer,
             checkpointer: parts.checkpointer,
@@ -192,7 +195,7 @@ impl SpaceControl {
 
     /// Makes the Drained segments Clean that a flush or a worthwhile checkpoint can release. If that fails, the groups of
     /// the next batch share segments: a failure is returned only if writing has stopped.
-    fn release_for_groups(&self, log: &mut LogState) -> StepResult<()> {
+    pub(super) fn release_for_groups(&self, log: &mut LogState) -> StepResult<()> {
         let release = |log: &mut LogState| {
             self.release_drained_segments(log)?;
             if is_checkpoint_worthwhile(&self.superblock.layout(), &self.metadata.read()) {

@@ -12,7 +12,7 @@ use crate::format::Timestamp;
 use crate::request::Work;
 
 impl Volume {
-    /// Does one bounded step of the work that is due: deletions, commits, checkpoints, discards, cleaning. The step
+    /// Does one bounded step of the work that is due: deletions, commits, checkpoints, discards, cleaning, defragmentation. The step
     /// may wait for the log. Returns when the next step is due.
     pub fn work(&self, now: Timestamp) -> Result<Work> {
         self.health.set_time(now);
@@ -55,6 +55,9 @@ impl Volume {
             return Ok(Work::More);
         }
         if let Some(work) = self.space.clean_step()? {
+            return Ok(work);
+        }
+        if let Some(work) = self.space.defragment_idle_step(now.secs)? {
             return Ok(work);
         }
         let is_waiting = self.schedule.is_waiting();

@@ -62,6 +62,7 @@ impl Volume {
             _ => return Err(Error::Invalid),
         }
         let len = len.min(inode.size.saturating_sub(offset).min(usize::MAX as u64) as usize);
+        self.space.note_read(ino, offset, len as u64);
         if len == 0 { Ok(T::default()) } else { take(&handle, len) }
     }
 

@@ -12,7 +12,9 @@ use sfs_device::BLOCK_SIZE;
 use super::budget::{
     BatchSegments, RELEASES_MAX, fits_one_batch, plannable_blocks, share_segments,
 };
-use super::commit_request::{CommitRequest, Merging, Progress, Releases, Reserve, Selection};
+use super::commit_request::{
+    CommitRequest, Merging, MoveReason, Progress, Releases, Reserve, Selection,
+};
 use super::data_layout::{InPlaceBatch, LayoutBehaviour, SpaceView};
 use super::plan::{FilePlan, keep_largest, note_neighbours, plan_files, stage};
 use super::staged::StagedBlock;
@@ -143,7 +145,10 @@ impl BatchBuilder {
         metadata.usage.settle_sealed(log.next_sequence);
         // Released segments may be opened from the next batch on: roll-forward reads a batch before it knows its delta.
         metadata.usage.make_clean(&released);
-        if self.release == Release::AtOnce || mutated(Mutant::DrainedReused) {
+        let is_reused = mutated(Mutant::DrainedReused)
+            || request.move_reason == MoveReason::Defragmentation
+                && mutated(Mutant::DefragmentedReused);
+        if self.release == Release::AtOnce || is_reused {
             let drained = metadata.usage.all_drained();
             metadata.usage.make_clean(&drained);
         }
@@ -221,8 +226,7 @@ impl BatchBuilder {
             keep_largest(&mut files, limit.min(*count));
         }
         let segment_blocks = Batch::segment_data_blocks(&self.superblock.layout());
-        let mut staged =
-            stage(metadata, &mut files, request.moves, self.remainder, segment_blocks)?;
+        let mut staged = stage(metadata, &mut files, request, self.remainder, segment_blocks)?;
         let overwritten = self.behaviour.split_in_place(&mut staged);
         Ok(Plan { files, staged, overwritten, progress })
     }
@@ -296,19 +300,23 @@ impl BatchBuilder {
         batch
     }
 
-    /// Counts blocks written for users and moved by the cleaner. The write clock advances by the
-    /// blocks written for users.
+    /// Counts blocks by their origin. The write clock advances by the blocks written for users.
     fn count_data<'a>(
         &self,
         metadata: &mut Metadata,
         blocks: impl Iterator<Item = &'a StagedBlock>,
     ) {
-        let (mut data, mut cleaning) = (0, 0);
-        blocks.for_each(|b| *(if b.cleaning { &mut cleaning } else { &mut data }) += 1);
+        let (mut data, mut cleaning, mut defragmentation) = (0, 0, 0);
+        blocks.for_each(|block| match block.moved {
+            None => data += 1,
+            Some(MoveReason::Cleaning) => cleaning += 1,
+            Some(MoveReason::Defragmentation) => defragmentation += 1,
+        });
         metadata.usage.clock.advance(data);
         let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
         self.counters.data_bytes.fetch_add(bytes(data), Ordering::Relaxed);
         self.counters.cleaning_bytes.fetch_add(bytes(cleaning), Ordering::Relaxed);
+        self.counters.defragmentation_bytes.fetch_add(bytes(defragmentation), Ordering::Relaxed);
     }
 }
 

@@ -28,7 +28,16 @@ impl From<&SyncTarget> for Selection {
     }
 }
 
-/// A block that the cleaner moves.
+/// Reason for which blocks are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MoveReason {
+    /// Their segment is cleaned.
+    Cleaning,
+    /// Their file is put in order.
+    Defragmentation,
+}
+
+/// A block that is moved.
 #[derive(Clone, Debug)]
 pub(crate) struct MovedBlock {
     /// Inode number and block number in the summary.
@@ -44,6 +53,8 @@ pub(crate) struct MovedBlock {
 pub(crate) struct CommitRequest<'a> {
     pub(crate) selection: &'a Selection,
     pub(crate) moves: &'a [MovedBlock],
+    /// Reason for `moves`.
+    pub(crate) move_reason: MoveReason,
     pub(crate) reserve: Reserve,
     pub(crate) releases: Releases,
     /// `true` if the delta is written even when the data ordered with it does not fit.
@@ -78,14 +89,21 @@ pub(crate) enum Releases {
 impl<'a> CommitRequest<'a> {
     /// Requests a commit of the dirty data in `selection`.
     pub(crate) fn of(selection: &'a Selection) -> Self {
-        let (reserve, releases, merging) =
-            (Reserve::Cleaning, Releases::Piggyback, Merging::IfShort);
-        Self { moves: &[], reserve, releases, selection, delta_first: false, merging }
+        let (reserve, releases) = (Reserve::Cleaning, Releases::Piggyback);
+        Self { releases, delta_first: false, ..Self::empty(selection, reserve) }
     }
 
     /// Requests a commit of blocks that the cleaner moves.
     pub(crate) fn moving(moves: &'a [MovedBlock]) -> Self {
         Self { moves, ..Self::delta_only(Releases::Piggyback) }
+    }
+
+    /// Requests a commit of blocks that are put in order. It gains no space, so it leaves room for cleaning, and each
+    /// block stays in its group.
+    pub(crate) fn defragmenting(moves: &'a [MovedBlock]) -> Self {
+        let (reserve, move_reason) = (Reserve::Cleaning, MoveReason::Defragmentation);
+        let merging = Merging::Never;
+        Self { moves, move_reason, reserve, merging, ..Self::delta_only(Releases::Piggyback) }
     }
 
     /// Requests a commit that releases Drained segments.
@@ -100,8 +118,20 @@ impl<'a> CommitRequest<'a> {
     }
 
     fn delta_only(releases: Releases) -> Self {
-        let (selection, reserve, merging) = (&NO_FILES, Reserve::Checkpoint, Merging::IfShort);
-        Self { moves: &[], reserve, releases, selection, delta_first: true, merging }
+        Self { releases, ..Self::empty(&NO_FILES, Reserve::Checkpoint) }
+    }
+
+    /// Requests a commit that moves and releases nothing.
+    fn empty(selection: &'a Selection, reserve: Reserve) -> Self {
+        Self {
+            moves: &[],
+            move_reason: MoveReason::Cleaning,
+            reserve,
+            releases: Releases::None,
+            selection,
+            delta_first: true,
+            merging: Merging::IfShort,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use sfs_device::BLOCK_SIZE;
 
-use super::commit_request::{MovedBlock, Progress};
+use super::commit_request::{CommitRequest, MoveReason, MovedBlock, Progress};
 use super::staged::{StagedBlock, sort};
 use super::step_error::BuildError;
 use crate::files::{DataGuard, DirtyBlocks, InodeState, Pending};
@@ -129,12 +129,12 @@ impl FilePlan<'_> {
     }
 }
 
-/// Stages the planned blocks of `files`, and the live blocks that the cleaner moves, sorted by group and owner. Every
+/// Stages the planned blocks of `files`, and the live blocks that `request` moves, sorted by group and owner. Every
 /// file is finished: its inode is as the tree will have it.
 pub(super) fn stage(
     metadata: &Metadata,
     files: &mut [FilePlan<'_>],
-    moves: &[MovedBlock],
+    request: &CommitRequest<'_>,
     remainder: Remainder,
     segment_blocks: usize,
 ) -> std::result::Result<Vec<StagedBlock>, MetadataError> {
@@ -156,11 +156,11 @@ pub(super) fn stage(
                 old: planned.old,
                 mapping: Mapping { address: 0, checksum: Some(planned.checksum), history },
                 group: planned.group,
-                cleaning: false,
+                moved: None,
             });
         }
     }
-    stage_moves(metadata, moves, &mut staged)?;
+    stage_moves(metadata, request, &mut staged)?;
     if remainder == Remainder::Mixed {
         mix_remainders(&mut staged, segment_blocks);
     }
@@ -168,37 +168,41 @@ pub(super) fn stage(
     Ok(staged)
 }
 
-/// Stages the live blocks among `moves`, except blocks that are overwritten by this commit.
+/// Stages the live blocks that `request` moves, except blocks that are overwritten by this commit.
 fn stage_moves(
     metadata: &Metadata,
-    moves: &[MovedBlock],
+    request: &CommitRequest<'_>,
     staged: &mut Vec<StagedBlock>,
 ) -> std::result::Result<(), MetadataError> {
     let now = metadata.usage.clock.now();
+    let CommitRequest { moves, move_reason, .. } = *request;
     let written: FxHashSet<(u64, u32)> = match moves {
         [] => FxHashSet::default(),
         _ => staged.iter().map(|b| (b.ino, b.block)).collect(),
     };
     for moved in moves {
         // Every error has to occur here: no step may fail once blocks have addresses.
-        for owner in owners_of(metadata, moved)? {
+        for owner in owners_of(metadata, moved, move_reason)? {
             // The address may have new content since the block was read.
             let is_live = owner.mapping.checksum == Some(moved.checksum);
             if is_live && !written.contains(&(owner.ino, owner.block)) {
-                staged.push(stage_moved(metadata, &owner, &moved.memory, now));
+                staged.push(stage_moved(metadata, &owner, (&moved.memory, move_reason), now));
             }
         }
     }
     Ok(())
 }
 
-/// Returns the owners of a block that the cleaner moves.
+/// Returns the owners of a block that is moved.
 fn owners_of(
     metadata: &Metadata,
     moved: &MovedBlock,
+    reason: MoveReason,
 ) -> std::result::Result<Vec<Owner>, MetadataError> {
     let mut owners = metadata.owners(moved.address, moved.named)?;
-    if mutated(Mutant::StaleMove) && owners.is_empty() {
+    let takes_stale = mutated(Mutant::StaleMove)
+        || reason == MoveReason::Defragmentation && mutated(Mutant::StaleDefragmentation);
+    if takes_stale && owners.is_empty() {
         let (ino, block) = moved.named;
         let (address, checksum) = (moved.address, Some(moved.checksum));
         let now = metadata.run(&run_key(ino, block))?.get(block);
@@ -208,27 +212,39 @@ fn owners_of(
     Ok(owners)
 }
 
-/// Stages a block that the cleaner moves, for one of its owners. The history stays. Each owner gets a copy of its
-/// own: no change in a delta can express a shared block.
-fn stage_moved(metadata: &Metadata, owner: &Owner, memory: &BlockRef, now: u32) -> StagedBlock {
-    let Owner { ino, block, mapping } = *owner;
+/// Stages a block that is moved, for one of its owners. The history stays; a block that is put in order also stays in its
+/// group, while the groups are in use. Each owner gets a copy of its own: no change in a delta can express a shared block.
+fn stage_moved(
+    metadata: &Metadata,
+    owner: &Owner,
+    (memory, reason): (&BlockRef, MoveReason),
+    now: u32,
+) -> StagedBlock {
+    let Owner { ino, block, mut mapping } = *owner;
+    let present = metadata.group_of(&mapping);
     let candidate = Candidate {
         ino,
         block,
         history: Some(mapping.history),
-        group: metadata.group_of(&mapping),
+        group: present,
         cleaning: true,
         file_write_count: 0,
         file_modified: 0,
     };
+    let is_ordered = reason == MoveReason::Defragmentation;
+    let kept = present.filter(|group| is_ordered && metadata.grouping.is_in_use(*group));
+    let old = Some(mapping);
+    if is_ordered && mutated(Mutant::DefragmentedAsNew) {
+        mapping.history = History::plain(1, now);
+    }
     StagedBlock {
         ino,
         block,
         memory: memory.clone(),
-        old: Some(mapping),
+        old,
         mapping,
-        group: metadata.grouping.group(&candidate, now),
-        cleaning: true,
+        group: kept.unwrap_or_else(|| metadata.grouping.group(&candidate, now)),
+        moved: Some(reason),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Staged blocks: data blocks that a commit is about to write, before and after they have an address.
 
+use super::commit_request::MoveReason;
 use crate::format::{Group, Mapping, SummaryEntry};
 use crate::io::{Append, InPlaceBlock};
 use crate::memory::BlockRef;
@@ -14,8 +15,8 @@ pub(crate) struct StagedBlock {
     /// Mapping after this commit. The address is 0 until the block has one.
     pub(crate) mapping: Mapping,
     pub(crate) group: Group,
-    /// `true` if the cleaner moves the block, and no user wrote it.
-    pub(crate) cleaning: bool,
+    /// Reason for which the block is moved; `None` if a user wrote it.
+    pub(crate) moved: Option<MoveReason>,
 }
 
 impl StagedBlock {

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 use serde_json::json;
 use sfs_core::format::Timestamp;
 use sfs_device::{Access, Device, FileDevice, OpenErrorKind};
@@ -38,6 +38,14 @@ const DAMAGED: u8 = 4;
 const FAILED: u8 = 8;
 const USAGE: u8 = 16;
 const CANCELLED: u8 = 32;
+
+/// Exit codes that are added up.
+pub const EXIT_STATUSES: [u8; 6] = [CLEAN, REPAIRED, DAMAGED, FAILED, USAGE, CANCELLED];
+
+/// Returns the command line of `sfs-fsck`, from which its manual page is made.
+pub fn command() -> clap::Command {
+    FsckArguments::command()
+}
 
 /// Runs the program `sfs-fsck` with the arguments of the process.
 pub fn run_program() -> ExitCode {

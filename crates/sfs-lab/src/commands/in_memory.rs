@@ -5,6 +5,7 @@ use anyhow::Result;
 use serde::Serialize;
 use sfs_core::policy;
 use sfs_core::request::VolumeOptions;
+use sfs_device::BLOCK_SIZE;
 use sfs_lab::in_memory::{Job, JobCounts};
 use sfs_lab::workload::Source;
 use sfs_mkfs::output;
@@ -47,6 +48,9 @@ pub(crate) struct Arguments {
     /// Largest number of background steps after a sync; by default until nothing is due.
     #[arg(long, default_value_t = u32::MAX)]
     background_steps: u32,
+    /// Defragment the file at the end, and print the figures of reading it once more.
+    #[arg(long)]
+    defrag: bool,
     /// Seed of the workload.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -70,6 +74,23 @@ struct Report {
     segments: u32,
     segment_blocks: u32,
     withheld_segments: f64,
+    /// Average run of the file on the device, in blocks.
+    mean_run_blocks: f64,
+    /// Number of device requests that read the file from end to end.
+    read_requests: u64,
+    /// Bytes that these requests read for each byte of the file.
+    read_bytes: f64,
+    /// The same after a defragmentation, if it was asked for.
+    defragmented: Option<Defragmented>,
+}
+
+/// Figures of a defragmentation: bytes are for each byte of the file.
+#[derive(Serialize)]
+struct Defragmented {
+    device_bytes: f64,
+    mean_run_blocks: f64,
+    read_requests: u64,
+    read_bytes: f64,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -83,6 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         measure: arguments.measure,
         write_nanos: arguments.write_nanos,
         background_steps: arguments.background_steps,
+        defragments: arguments.defrag,
         options: VolumeOptions {
             grouping: grouping.clone(),
             victim: victim.clone(),
@@ -102,7 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 impl Report {
     fn of(counts: &JobCounts) -> Self {
-        let JobCounts { written_bytes, counters, .. } = counts;
+        let JobCounts { written_bytes, counters, reading, .. } = counts;
         let part = |bytes: u64| bytes as f64 / *written_bytes as f64;
         Self {
             device: part(counters.device_bytes_written),
@@ -117,16 +139,36 @@ impl Report {
             segments: counts.segments,
             segment_blocks: counts.segment_blocks,
             withheld_segments: counts.withheld_segments,
+            mean_run_blocks: reading.blocks as f64 / reading.runs as f64,
+            read_requests: reading.requests,
+            read_bytes: reading.read_blocks as f64 / reading.blocks as f64,
+            defragmented: counts.defragmented.map(|(written_bytes, reading)| Defragmented {
+                device_bytes: written_bytes as f64 / (reading.blocks * BLOCK_SIZE as u64) as f64,
+                mean_run_blocks: reading.blocks as f64 / reading.runs as f64,
+                read_requests: reading.requests,
+                read_bytes: reading.read_blocks as f64 / reading.blocks as f64,
+            }),
         }
     }
 
     fn text(&self) -> String {
         let Self { device, data, moved, metadata, summaries, .. } = self;
         let Self { checkpoints, segments_cleaned, stalls, withheld_segments, .. } = self;
-        format!(
+        let Self { mean_run_blocks, read_requests, read_bytes, .. } = self;
+        let mut text = format!(
             "{device:.4} on the device: data {data:.4}, moved {moved:.4}, metadata {metadata:.4}, \
              summaries {summaries:.4}; {checkpoints} checkpoints, {segments_cleaned} segments \
-             cleaned, {stalls} stalls, {withheld_segments:.1} segments withheld\n"
-        )
+             cleaned, {stalls} stalls, {withheld_segments:.1} segments withheld\n\
+             reading the file: runs of {mean_run_blocks:.3} blocks on average; {read_requests} requests for \
+             {read_bytes:.3} times its bytes, where gaps of at most 64 KiB are read along\n"
+        );
+        if let Some(after) = &self.defragmented {
+            let Defragmented { device_bytes, mean_run_blocks, read_requests, read_bytes } = after;
+            text += &format!(
+                "defragmentation wrote {device_bytes:.3} times the bytes of the file: runs of {mean_run_blocks:.3} \
+                 blocks on average; {read_requests} requests for {read_bytes:.3} times its bytes\n"
+            );
+        }
+        text
     }
 }

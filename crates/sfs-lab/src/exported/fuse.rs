@@ -1,12 +1,14 @@
 //! The FUSE filesystem of an exported model: a directory with the disk and its control file.
 //!
-//! A single thread answers the requests in their order. The methods translate between FUSE and
-//! [`ExportedSsd`], and hold no data.
+//! A single thread takes the requests in their order. The methods translate between FUSE and
+//! [`ServedDisk`], and hold no data. Where the disk gains by reordering (a hard drive in real time), reads and writes
+//! are handed to threads of their own, so that several wait in the drive.
 
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
@@ -16,15 +18,14 @@ use fuser::{
     ReplyWrite, Request, SessionACL, TimeOrNow, WriteFlags,
 };
 use sfs_device::{BLOCK_SIZE, DeviceError};
-use sfs_ssd::TimeMode;
 
-use super::ssd::ExportedSsd;
+use super::disk::ServedDisk;
 
 /// Name of the file with the contents of the disk.
 pub const DISK: &str = "disk";
 
 /// Name of the file with the counters as JSON. Writing `reset` to the file sets the counters to
-/// zero; `real` and `virtual` choose whether requests take as long as on the device.
+/// zero; [`super::ControlCommand`] has the other commands.
 pub const CONTROL: &str = "control";
 
 const DISK_INO: INodeNo = INodeNo(2);
@@ -44,26 +45,26 @@ const PUNCH_HOLE: i32 = 0x02;
 /// discarded.
 const ZERO_RANGE: i32 = 0x10;
 
-struct SsdDirectory(Arc<ExportedSsd>);
+struct DiskDirectory(Arc<dyn ServedDisk>);
 
 /// Mounts the disk's directory on `dir` and serves it.
 ///
 /// # Errors
 ///
 /// If FUSE or the directory is missing, or mounting fails otherwise.
-pub fn serve(disk: Arc<ExportedSsd>, dir: &Path) -> io::Result<BackgroundSession> {
+pub fn serve(disk: Arc<dyn ServedDisk>, dir: &Path) -> io::Result<BackgroundSession> {
     let mut config = Config::default();
     config.acl = SessionACL::All;
     config.n_threads = Some(1);
     config.mount_options = vec![
         MountOption::FSName("sfs-lab".into()),
-        MountOption::Subtype("ssd".into()),
+        MountOption::Subtype("disk".into()),
         MountOption::DefaultPermissions,
     ];
-    fuser::spawn_mount(SsdDirectory(disk), dir, &config)
+    fuser::spawn_mount(DiskDirectory(disk), dir, &config)
 }
 
-impl SsdDirectory {
+impl DiskDirectory {
     fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
         let (kind, perm, size) = match ino {
             INodeNo::ROOT => (FileType::Directory, 0o755, 0),
@@ -92,9 +93,15 @@ impl SsdDirectory {
 
     /// Returns the contents of the control file.
     fn control(&self) -> Vec<u8> {
-        let mut text = serde_json::to_vec_pretty(&self.0.status()).expect("plain data");
-        text.push(b'\n');
-        text
+        self.0.status_text().into_bytes()
+    }
+
+    /// Answers a request: here, or on a thread of its own if the disk gains by several requests at a time.
+    fn hand_on(&self, answer: impl FnOnce() + Send + 'static) {
+        match self.0.reorders() {
+            true => drop(thread::spawn(answer)),
+            false => answer(),
+        }
     }
 
     /// Returns the length of the part of a range that is on the disk, or EINVAL for a range that is not
@@ -119,7 +126,7 @@ fn done(reply: ReplyEmpty, outcome: Result<(), DeviceError>) {
     }
 }
 
-impl Filesystem for SsdDirectory {
+impl Filesystem for DiskDirectory {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let flags = InitFlags::FUSE_BIG_WRITES | InitFlags::FUSE_MAX_PAGES;
         let _ = config.add_capabilities(flags | InitFlags::FUSE_ASYNC_DIO);
@@ -202,10 +209,11 @@ impl Filesystem for SsdDirectory {
             Ok(len) => len,
             Err(error) => return reply.error(error),
         };
-        match self.0.read(offset, len) {
+        let disk = self.0.clone();
+        self.hand_on(move || match disk.read(offset, len) {
             Ok(bytes) => reply.data(&bytes),
             Err(error) => reply.error(errno(&error)),
-        }
+        });
     }
 
     fn write(
@@ -221,19 +229,20 @@ impl Filesystem for SsdDirectory {
         reply: ReplyWrite,
     ) {
         if ino == CONTROL_INO {
-            match data.trim_ascii() {
-                b"reset" => self.0.reset(),
-                b"real" => self.0.set_time_mode(TimeMode::RealTime),
-                b"virtual" => self.0.set_time_mode(TimeMode::Virtual),
-                _ => return reply.error(Errno::EINVAL),
+            let text = String::from_utf8_lossy(data);
+            if self.0.command(&text).is_err() {
+                return reply.error(Errno::EINVAL);
             }
             return reply.written(data.len() as u32);
         }
         match self.len_within(offset, data.len() as u64) {
-            Ok(len) if len == data.len() as u64 => match self.0.write(offset, data) {
-                Ok(()) => reply.written(data.len() as u32),
-                Err(error) => reply.error(errno(&error)),
-            },
+            Ok(len) if len == data.len() as u64 => {
+                let (disk, data) = (self.0.clone(), data.to_vec());
+                self.hand_on(move || match disk.write(offset, &data) {
+                    Ok(()) => reply.written(data.len() as u32),
+                    Err(error) => reply.error(errno(&error)),
+                });
+            }
             Ok(_) => reply.error(Errno::ENOSPC),
             Err(error) => reply.error(error),
         }

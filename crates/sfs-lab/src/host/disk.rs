@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use signal_hook::SigId;
@@ -19,6 +21,15 @@ use tempfile::TempDir;
 use super::command;
 use crate::block_trace::BlockTrace;
 use crate::exported::{CONTROL, ExportedStatus};
+
+/// Time after which a model that was told to end is told again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time after which it is killed. The model may be writing its record.
+const LAST_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Interval between two looks at the process.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The profile and the size of a model to export.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,9 +117,17 @@ impl Disk {
     /// Chooses real time, in which requests take as long as on the modelled device, or virtual
     /// time.
     pub fn set_real_time(&self, real_time: bool) -> Result<()> {
+        self.command(if real_time { "real" } else { "virtual" })
+    }
+
+    /// Writes a command to the control file, such as a fault.
+    ///
+    /// # Errors
+    ///
+    /// If the text is no command.
+    pub fn command(&self, text: &str) -> Result<()> {
         let path = self.control();
-        let word = if real_time { "real" } else { "virtual" };
-        fs::write(&path, word).with_context(|| path.display().to_string())
+        fs::write(&path, text).with_context(|| path.display().to_string())
     }
 
     fn control(&self) -> PathBuf {
@@ -128,10 +147,22 @@ impl Disk {
         BlockTrace::open(&self.folder.path().join("record.csv"))
     }
 
+    /// Ends the process. If the disk stays in use, a second signal makes the process give it up.
     fn end(&mut self) -> Result<()> {
-        if self.child.try_wait()?.is_none() {
+        for patience in [PATIENCE, LAST_PATIENCE] {
+            if self.child.try_wait()?.is_some() {
+                return Ok(());
+            }
             command::run(Command::new("kill").arg(self.child.id().to_string()))?;
+            let began = Instant::now();
+            while began.elapsed() < patience && self.child.try_wait()?.is_none() {
+                thread::sleep(POLL_INTERVAL);
+            }
+        }
+        if self.child.try_wait()?.is_none() {
+            self.child.kill()?;
             self.child.wait()?;
+            bail!("the model on {} had to be killed", self.device.display());
         }
         Ok(())
     }

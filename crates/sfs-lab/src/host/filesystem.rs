@@ -6,10 +6,20 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use sfs_mkfs::output;
+
 use super::command::{program, run};
+
+/// Time during which a busy filesystem is unmounted again and again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pause between two attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,10 +174,39 @@ impl MountedFilesystem {
         &self.dir
     }
 
-    /// Unmounts the filesystem. All data is on the device afterwards.
+    /// Unmounts the filesystem. All data is on the device afterwards. While it is in use, this function tries again for
+    /// some seconds.
+    ///
+    /// # Errors
+    ///
+    /// If the filesystem cannot be unmounted; the error names the processes that use it. It then disappears
+    /// from the tree, and its users keep it.
     pub fn unmount(mut self) -> Result<()> {
         self.is_unmounted = true;
-        self.unmount_once()
+        self.unmount_patiently().inspect_err(|_| self.detach())
+    }
+
+    fn unmount_patiently(&self) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            match self.unmount_once() {
+                Ok(()) => return Ok(()),
+                Err(error) if began.elapsed() >= PATIENCE => {
+                    let users = users(&self.dir);
+                    return Err(error.context(format!(
+                        "{} cannot be unmounted; it is used by {}",
+                        self.dir.display(),
+                        if users.is_empty() { "no process".to_owned() } else { users.join(", ") }
+                    )));
+                }
+                Err(_) => thread::sleep(RETRY_INTERVAL),
+            }
+        }
+    }
+
+    /// Removes the mount from the tree, whoever uses it.
+    fn detach(&self) {
+        let _ = run(tool("umount").arg("--lazy").arg(&self.dir));
     }
 
     fn unmount_once(&self) -> Result<()> {
@@ -177,8 +216,35 @@ impl MountedFilesystem {
 
 impl Drop for MountedFilesystem {
     fn drop(&mut self) {
-        if !self.is_unmounted && self.unmount_once().is_err() {
-            let _ = run(tool("umount").arg("--lazy").arg(&self.dir));
+        if !self.is_unmounted
+            && let Err(error) = self.unmount_patiently()
+        {
+            output::complain(format_args!("{error:#}"));
+            self.detach();
         }
     }
+}
+
+/// Returns the names and numbers of processes with a directory or a file below `dir` in use.
+fn users(dir: &Path) -> Vec<String> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .map(|entry| entry.path())
+        .filter(|process| uses(process, dir))
+        .map(|process| {
+            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+            let number = process.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            format!("{} ({number})", name.trim())
+        })
+        .collect()
+}
+
+/// Returns whether a process, by its directory in /proc, has something below `dir` in use.
+fn uses(process: &Path, dir: &Path) -> bool {
+    let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    let links = ["cwd", "root", "exe"].map(|name| process.join(name));
+    links
+        .into_iter()
+        .chain(open.map(|entry| entry.path()))
+        .any(|link| fs::read_link(link).is_ok_and(|target| target.starts_with(dir)))
 }

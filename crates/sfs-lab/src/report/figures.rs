@@ -20,7 +20,25 @@ const fn figure(name: &'static str, title: &'static str, x: Axis, y: Axis) -> Fi
 }
 
 /// All figures.
-pub const FIGURES: [FigureStyle; 19] = [
+pub const FIGURES: [FigureStyle; 22] = [
+    figure(
+        "hard-drive-seek",
+        "Deskstar 7K500: seek time by distance",
+        Axis { label: "distance, % of all cylinders", scale: AxisScale::FromZero },
+        Axis { label: "time of a seek, ms", scale: AxisScale::FromZero },
+    ),
+    figure(
+        "hard-drive-zones",
+        "Deskstar 7K500: sequential reads by zone",
+        Axis { label: "zone, from the outermost on", scale: AxisScale::FromZero },
+        Axis { label: "throughput, MB/s", scale: AxisScale::FromZero },
+    ),
+    figure(
+        "hard-drive-depth",
+        "Deskstar 7K500: random reads of 4 KiB",
+        Axis { label: "depth of the command queue", scale: AxisScale::Logarithmic },
+        Axis { label: "reads a second", scale: AxisScale::FromZero },
+    ),
     figure("cost-zipf-0.99", "Write cost, Zipf 0.99", UTILIZATION, WRITE_COST),
     figure("cost-uniform", "Write cost, uniform", UTILIZATION, WRITE_COST),
     figure("cost-tpcc", "Write cost, TPC-C-like", UTILIZATION, WRITE_COST),

@@ -10,6 +10,7 @@ use super::buffer::{GroupedBlock, WriteBuffer, group_counts};
 use super::buffering::{Buffering, SyncRemainder, WriteOutPolicy};
 use super::cleaner::{self, LiveBlocks};
 use super::log::{GROUP_HEADS, MIXED_HEAD};
+use super::no_room::NoRoom;
 use super::writer::SimulatedLogWriter;
 
 /// Divisor of the buffer's capacity, for the part that [`WriteOutPolicy::Largest`] and
@@ -36,14 +37,14 @@ impl BufferedLog {
     }
 
     /// Takes a user's write.
-    pub(super) fn write(&mut self, block: u32) {
+    pub(super) fn write(&mut self, block: u32) -> Result<(), NoRoom> {
         self.writer.tick();
         if self.capacity_blocks == 0 {
             let group = self.writer.group(block, false);
-            self.make_room();
-            self.writer.write_user(block, Head::of(group), group);
+            self.make_room()?;
+            self.writer.write_user(block, Head::of(group), group)
         } else {
-            self.write_buffered(block);
+            self.write_buffered(block)
         }
     }
 
@@ -56,9 +57,9 @@ impl BufferedLog {
         self.writer.delete(block);
     }
 
-    fn make_room(&mut self) {
+    fn make_room(&mut self) -> Result<(), NoRoom> {
         let live = self.live_blocks();
-        cleaner::make_room(&mut self.writer, &mut self.buffer, live);
+        cleaner::make_room(&mut self.writer, &mut self.buffer, live)
     }
 
     fn live_blocks(&self) -> LiveBlocks {
@@ -70,39 +71,43 @@ impl BufferedLog {
         self.buffer.len() >= self.capacity_blocks
     }
 
-    fn write_buffered(&mut self, block: u32) {
+    fn write_buffered(&mut self, block: u32) -> Result<(), NoRoom> {
         self.buffer.write(block);
         let clock = self.writer.clock_blocks();
         let sync = self.buffering.sync_interval.is_some_and(|n| clock.is_multiple_of(n));
         let full = self.is_full();
         match self.buffering.writing {
-            _ if sync => self.write_out(true),
-            WriteOutPolicy::Heads if full => self.write_out(true),
-            WriteOutPolicy::Largest | WriteOutPolicy::Coldest if full => self.write_out(false),
+            _ if sync => self.write_out(true)?,
+            WriteOutPolicy::Heads if full => self.write_out(true)?,
+            WriteOutPolicy::Largest | WriteOutPolicy::Coldest if full => self.write_out(false)?,
             _ => (),
         }
         if self.buffering.writing == WriteOutPolicy::Deferred {
-            self.settle();
+            self.settle()?;
         }
+        Ok(())
     }
 
     /// Writes out and cleans until the buffer has room and the reserve is full. Writing out uses
     /// clean segments, and cleaning fills the buffer, so both may be necessary several times.
-    fn settle(&mut self) {
+    fn settle(&mut self) -> Result<(), NoRoom> {
+        let mut tries = cleaner::tries_max(&self.writer.log) + self.capacity_blocks as u64;
         loop {
-            if self.is_full() {
-                self.write_out(false);
+            tries = tries.checked_sub(1).ok_or(NoRoom)?;
+            // Writing out leaves a segment for blocks whose only copy the next segment has.
+            if self.is_full() && self.writer.log.clean_segments() > 1 {
+                self.write_out(false)?;
             } else if !self.writer.log.has_reserve() {
                 let live = self.live_blocks();
-                cleaner::clean(&mut self.writer, &mut self.buffer, live);
+                cleaner::clean(&mut self.writer, &mut self.buffer, live)?;
             } else {
-                return;
+                return Ok(());
             }
         }
     }
 
     /// Writes out the blocks that the policy chooses, and for a `sync` all other blocks too.
-    fn write_out(&mut self, sync: bool) {
+    fn write_out(&mut self, sync: bool) -> Result<(), NoRoom> {
         self.writer.begin_writing();
         let queue = self.buffer.take_queue();
         let grouped = |block: u32| {
@@ -112,16 +117,17 @@ impl BufferedLog {
         let mut blocks: Vec<GroupedBlock> = queue.into_iter().map(grouped).collect();
         self.group_neighbours(&mut blocks);
         match self.buffering.writing {
-            WriteOutPolicy::Deferred => self.write_whole_segments(&mut blocks),
+            WriteOutPolicy::Deferred => self.write_whole_segments(&mut blocks)?,
             WriteOutPolicy::Largest | WriteOutPolicy::Coldest if !sync => {
-                self.write_share(&mut blocks);
+                self.write_share(&mut blocks)?;
             }
             _ => (),
         }
         if sync {
-            self.write_remainder(&mut blocks);
+            self.write_remainder(&mut blocks)?;
         }
         self.buffer.put_back(blocks.into_iter().map(|(_, block)| block).collect());
+        Ok(())
     }
 
     /// Puts neighbours that users wrote into the group that the policy has for them.
@@ -139,19 +145,20 @@ impl BufferedLog {
     }
 
     /// Takes all blocks, and writes them.
-    fn write_remainder(&mut self, blocks: &mut Vec<GroupedBlock>) {
+    fn write_remainder(&mut self, blocks: &mut Vec<GroupedBlock>) -> Result<(), NoRoom> {
         let pure = self.buffering.remainder == SyncRemainder::Pure;
         let groups = group_counts(blocks).iter().filter(|count| **count > 0).count() as u64;
         self.writer.counters.syncs += u64::from(groups > 0);
         self.writer.counters.sync_heads += if pure { groups } else { groups.min(1) };
         for (group, block) in blocks.drain(..) {
-            self.write_from_buffer(block, if pure { Head::of(group) } else { MIXED_HEAD }, group);
+            self.write_from_buffer(block, if pure { Head::of(group) } else { MIXED_HEAD }, group)?;
         }
+        Ok(())
     }
 
     /// Takes a share of the blocks, and writes it: from the largest groups in the order of the file, or
     /// from the groups whose blocks live longest in the order of arrival.
-    fn write_share(&mut self, blocks: &mut Vec<GroupedBlock>) {
+    fn write_share(&mut self, blocks: &mut Vec<GroupedBlock>) -> Result<(), NoRoom> {
         let counts = group_counts(blocks);
         if self.buffering.writing == WriteOutPolicy::Coldest {
             self.sort_coldest_first(blocks);
@@ -161,8 +168,9 @@ impl BufferedLog {
         }
         let count = (self.capacity_blocks / WRITE_OUT_DIVISOR).max(1).min(blocks.len());
         for (group, block) in blocks.drain(..count) {
-            self.write_from_buffer(block, Head::of(group), group);
+            self.write_from_buffer(block, Head::of(group), group)?;
         }
+        Ok(())
     }
 
     /// Sorts blocks by expected lifetime, the longest first: the lifetime of the block, if the
@@ -182,7 +190,7 @@ impl BufferedLog {
 
     /// Takes the blocks that fill segments, and writes them. If no group fills a segment, takes the
     /// largest group.
-    fn write_whole_segments(&mut self, blocks: &mut Vec<GroupedBlock>) {
+    fn write_whole_segments(&mut self, blocks: &mut Vec<GroupedBlock>) -> Result<(), NoRoom> {
         let segment_blocks = self.writer.log.segment_blocks() as usize;
         let mut counts = group_counts(blocks);
         let largest = self.force(blocks, &mut counts);
@@ -190,7 +198,8 @@ impl BufferedLog {
         if left.iter().all(|count| *count == 0) {
             left[largest.index()] = counts[largest.index()];
         }
-        let mut room_blocks = (self.writer.log.clean_segments() as usize - 1) * segment_blocks;
+        let mut room_blocks =
+            (self.writer.log.clean_segments() as usize).saturating_sub(1) * segment_blocks;
         let mut batch: Vec<GroupedBlock> = Vec::new();
         blocks.retain(|&(group, block)| {
             let left = &mut left[group.index()];
@@ -204,8 +213,9 @@ impl BufferedLog {
         });
         batch.sort_by_key(|(group, _)| *group);
         for (group, block) in batch {
-            self.write_from_buffer(block, Head::of(group), group);
+            self.write_from_buffer(block, Head::of(group), group)?;
         }
+        Ok(())
     }
 
     /// Applies the safety rule of SFS: a block that was copied out of a segment which may be opened now
@@ -235,18 +245,19 @@ impl BufferedLog {
         largest
     }
 
-    fn write_from_buffer(&mut self, block: u32, head: Head, group: Group) {
+    fn write_from_buffer(&mut self, block: u32, head: Head, group: Group) -> Result<(), NoRoom> {
         if self.buffering.writing != WriteOutPolicy::Deferred {
-            self.make_room();
+            self.make_room()?;
         }
         let origins = self.buffer.take(block);
         if origins.is_copied_out {
             self.writer.log.leave(block);
         }
         if origins.is_dirty {
-            self.writer.write_user(block, head, group);
+            self.writer.write_user(block, head, group)?;
         } else if let Some(history) = self.writer.log.history(block) {
-            self.writer.write_moved(block, history, head, group);
+            self.writer.write_moved(block, history, head, group)?;
         }
+        Ok(())
     }
 }

@@ -6,7 +6,8 @@ use sfs_core::format::{Group, Head, History, UsageEntry};
 
 use super::buffer::WriteBuffer;
 use super::counters::bin;
-use super::log::GROUP_HEADS;
+use super::log::{GROUP_HEADS, SegmentLog};
+use super::no_room::NoRoom;
 use super::writer::SimulatedLogWriter;
 
 /// The destination of a victim's live blocks.
@@ -24,26 +25,40 @@ pub(super) fn make_room(
     writer: &mut SimulatedLogWriter,
     buffer: &mut WriteBuffer,
     live: LiveBlocks,
-) {
+) -> Result<(), NoRoom> {
+    let mut tries = tries_max(&writer.log);
     while !writer.log.has_reserve() {
-        clean(writer, buffer, live);
+        tries = tries.checked_sub(1).ok_or(NoRoom)?;
+        clean(writer, buffer, live)?;
     }
+    Ok(())
+}
+
+/// Returns the number of cleanings after which a log without its reserve will never have it: each victim then had as
+/// many live blocks as its segment holds.
+pub(super) fn tries_max(log: &SegmentLog) -> u64 {
+    16 * log.entries().len() as u64
 }
 
 /// Empties the victim with the highest score.
-pub(super) fn clean(writer: &mut SimulatedLogWriter, buffer: &mut WriteBuffer, live: LiveBlocks) {
-    let (victim, entry) = writer.take_victim();
+pub(super) fn clean(
+    writer: &mut SimulatedLogWriter,
+    buffer: &mut WriteBuffer,
+    live: LiveBlocks,
+) -> Result<(), NoRoom> {
+    let (victim, entry) = writer.take_victim()?;
     let segment_blocks = writer.log.segment_blocks();
     count(writer, &entry);
     if entry.live_blocks > 0 {
         let first = victim * segment_blocks;
         for slot in first..first + segment_blocks {
             if let Some((block, history)) = writer.log.live_at(slot) {
-                move_out(writer, buffer, live, (block, history, entry.data_group()));
+                move_out(writer, buffer, live, (block, history, entry.data_group()))?;
             }
         }
     }
     writer.log.free(victim);
+    Ok(())
 }
 
 fn count(writer: &mut SimulatedLogWriter, entry: &UsageEntry) {
@@ -61,17 +76,17 @@ fn move_out(
     buffer: &mut WriteBuffer,
     live: LiveBlocks,
     (block, history, group): (u32, History, Option<Group>),
-) {
+) -> Result<(), NoRoom> {
     if live == LiveBlocks::Defer {
         writer.counters.cleaning_reads += u64::from(buffer.copy_out(block));
-        return;
+        return Ok(());
     }
     if buffer.origins(block).is_dirty {
         // A newer copy in the buffer goes to the log soon, so the old copy need not be moved.
         writer.log.leave(block);
-        return;
+        return Ok(());
     }
     writer.counters.cleaning_reads += 1;
     let group = writer.group_moved(block, history, group);
-    writer.write_moved(block, history, Head::of(group), group);
+    writer.write_moved(block, history, Head::of(group), group)
 }

@@ -17,6 +17,9 @@ use super::volume::Simulation;
 use crate::closed_form;
 use crate::workload::{BlockOperation, Source, Workload};
 
+/// Largest multiple of the users' blocks that is written, and largest number of nodes for a block.
+const MULTIPLE_MAX: f64 = 1e6;
+
 /// The configuration of an experiment.
 #[derive(Clone, Debug)]
 pub struct Experiment<'a> {
@@ -124,15 +127,15 @@ impl Experiment<'_> {
         let mut simulation = Simulation::new(&space, self.buffering, grouping, victims, tick_log2);
         simulation.set_schedule(writes);
         for block in 0..space.blocks {
-            simulation.operate(BlockOperation::write(block));
+            simulation.operate(BlockOperation::write(block))?;
         }
         let nanoseconds = match known {
             Some(operations) => {
                 let mut operations = operations.into_iter();
                 let mut next = || operations.next().expect("all operations were recorded");
-                measure(&mut simulation, counts, &space, &mut next, progress)
+                measure(&mut simulation, counts, &space, &mut next, progress)?
             }
-            None => measure(&mut simulation, counts, &space, &mut || stream.next(), progress),
+            None => measure(&mut simulation, counts, &space, &mut || stream.next(), progress)?,
         };
         Ok(self.outcome(&simulation, space, names, nanoseconds))
     }
@@ -141,10 +144,13 @@ impl Experiment<'_> {
     fn volume_size(&self) -> Result<VolumeSize> {
         let request = VolumeSizeRequest { blocks: self.source.block_count(), ..self.space };
         let mut space = self.exact.map_or_else(|| request.sizes(), Ok)?;
-        if !(0.0..0.5).contains(&self.metadata.summaries) || self.metadata.nodes < 0.0 {
+        if !(0.0..0.5).contains(&self.metadata.summaries)
+            || !(0.0..=MULTIPLE_MAX).contains(&self.metadata.nodes)
+        {
             bail!("summaries must be at least 0 and below 0.5 of a segment, and nodes at least 0");
         }
         space.segment_blocks = self.metadata.data_blocks(space.segment_blocks);
+        space.check()?;
         let usable_segments = u64::from(space.segments - space.reserve_segments);
         if u64::from(space.blocks) >= usable_segments * u64::from(space.segment_blocks) {
             bail!("the users' blocks leave no room for the reserve; lower the utilization");
@@ -160,6 +166,14 @@ impl Experiment<'_> {
         let is_trace = self.source.block_count().is_some();
         if dummy_blocks > space.blocks - 2 || is_trace && dummy_blocks > 0 {
             bail!("dummies must leave two blocks for a generator; a trace allows no dummies");
+        }
+        for (name, multiple) in [("warm-up", self.warm_up), ("measure", self.measure)] {
+            if !(0.0..=MULTIPLE_MAX).contains(&multiple) {
+                bail!("--{name} {multiple}: not from 0 to {MULTIPLE_MAX}");
+            }
+        }
+        if !(0.0..=1.0).contains(&self.dummy) {
+            bail!("--dummy {}: not from 0 to 1", self.dummy);
         }
         let writes = |sizes: f64| (sizes * f64::from(space.blocks)) as u64;
         let warm_up = writes(self.warm_up);
@@ -274,7 +288,7 @@ fn measure(
     space: &VolumeSize,
     next: &mut dyn FnMut() -> BlockOperation,
     progress: ProgressFn<'_>,
-) -> f64 {
+) -> Result<f64> {
     simulation.start_counting();
     let step = (u64::from(space.blocks) / 4).clamp(1, 1 << 20);
     let (mut done, mut counted_from) = (0, 0);
@@ -283,7 +297,7 @@ fn measure(
         let bound = if done < counts.warm_up { counts.warm_up } else { counts.total };
         let count = step.min(bound - done);
         for _ in 0..count {
-            simulation.operate(next());
+            simulation.operate(next())?;
         }
         done += count;
         if done == counts.warm_up {
@@ -296,7 +310,7 @@ fn measure(
         progress(done, counts.total);
     }
     let spent = processor_time().saturating_sub(began);
-    spent.as_nanos() as f64 / (done - counted_from).max(1) as f64
+    Ok(spent.as_nanos() as f64 / (done - counted_from).max(1) as f64)
 }
 
 /// Returns the processor time of this thread, so that other programs do not count. On a system

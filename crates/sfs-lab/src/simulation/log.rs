@@ -9,6 +9,7 @@ use sfs_core::format::{Group, Head, History, SegmentState, UsageEntry};
 use sfs_core::policy::VictimPolicy;
 
 use super::counters::{SimulationCounters, bin};
+use super::no_room::NoRoom;
 use super::space::VolumeSize;
 
 /// Slot of a block that is not in the log.
@@ -142,12 +143,13 @@ impl SegmentLog {
     }
 
     /// Opens the next clean segment for `head`, and gives it `group`.
-    pub(super) fn open(&mut self, head: Head, group: Group, now: u32) {
-        let segment = self.clean.pop_front().expect("the reserve holds a segment for every head");
+    pub(super) fn open(&mut self, head: Head, group: Group, now: u32) -> Result<(), NoRoom> {
+        let segment = self.clean.pop_front().ok_or(NoRoom)?;
         let state = SegmentState::Open;
         self.entries[segment as usize] =
             UsageEntry { state, head: Head::of(group), opened: now, ..UsageEntry::NEW };
         self.heads[head.index()] = Some(OpenSegment { segment, used_blocks: 0 });
+        Ok(())
     }
 
     /// Returns the segments that will be opened next.
@@ -187,7 +189,7 @@ impl SegmentLog {
     }
 
     /// Returns the Sealed segment with the highest score above zero.
-    pub(super) fn best_victim(&self, victims: &dyn VictimPolicy, now: u32) -> u32 {
+    pub(super) fn best_victim(&self, victims: &dyn VictimPolicy, now: u32) -> Result<u32, NoRoom> {
         let mut best = (0.0, None);
         for (segment, entry) in (0..).zip(&self.entries) {
             if entry.state == SegmentState::Sealed {
@@ -197,7 +199,7 @@ impl SegmentLog {
                 }
             }
         }
-        best.1.expect("a volume that is not full has a segment worth cleaning")
+        best.1.ok_or(NoRoom)
     }
 
     /// Takes a victim out of the Sealed segments. Returns its usage entry.
@@ -242,7 +244,7 @@ mod tests {
         let space = VolumeSize { blocks: 64, segments: 16, segment_blocks: 8, reserve_segments: 2 };
         let mut log = SegmentLog::new(&space);
         for group in Group::first(3) {
-            log.open(Head::of(group), group, 1);
+            log.open(Head::of(group), group, 1).expect("a Clean segment");
         }
         log.close_unused(|group| group != Group(1), 2);
         let needs = Group::first(3).map(|group| log.needs_segment(Head::of(group)));

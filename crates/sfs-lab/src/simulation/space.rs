@@ -5,6 +5,12 @@
 
 use anyhow::{Result, bail};
 
+/// Smallest number of users' blocks.
+const BLOCKS_MIN: u32 = 16;
+
+/// Largest number of blocks of a volume; each takes some 20 bytes of memory.
+const SLOTS_MAX: u64 = 1 << 30;
+
 /// Sizes of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct VolumeSize {
@@ -43,8 +49,14 @@ impl VolumeSizeRequest {
         if !(0.01..=0.97).contains(&self.utilization) {
             bail!("the utilization must be 0.01 to 0.97");
         }
+        if !(0.0..1.0).contains(&self.reserve) {
+            bail!("the reserve must be at least 0 and below 1");
+        }
         if self.live_segments < 16 || self.segment_blocks < 1 {
             bail!("a volume needs at least 16 live segments of at least one block");
+        }
+        if u64::from(self.live_segments) * u64::from(self.segment_blocks) > SLOTS_MAX {
+            bail!("a volume of more than {SLOTS_MAX} blocks is too large to simulate");
         }
         let (segments, segment_blocks) = match self.blocks {
             None => {
@@ -78,6 +90,21 @@ impl VolumeSizeRequest {
 }
 
 impl VolumeSize {
+    /// Returns an error if a simulation cannot have these sizes: too few blocks for a workload, a reserve without
+    /// other segments, or more slots than memory should hold.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.blocks < BLOCKS_MIN {
+            bail!("a volume needs at least {BLOCKS_MIN} users' blocks");
+        }
+        if self.segment_blocks < 1 || self.reserve_segments >= self.segments {
+            bail!("a volume needs segments of at least one block beside its reserve");
+        }
+        if u64::from(self.segments) * u64::from(self.segment_blocks) > SLOTS_MAX {
+            bail!("a volume of more than {SLOTS_MAX} blocks is too large to simulate");
+        }
+        Ok(())
+    }
+
     /// Returns the utilization of the segments outside the reserve.
     pub fn utilization_within_reserve(&self) -> f64 {
         f64::from(self.blocks)

@@ -7,6 +7,7 @@ use sfs_core::policy::{GroupingPolicy, VictimPolicy};
 use super::buffered_log::BufferedLog;
 use super::buffering::Buffering;
 use super::counters::SimulationCounters;
+use super::no_room::NoRoom;
 use super::oracle::WriteSchedule;
 use super::space::VolumeSize;
 use super::writer::SimulatedLogWriter;
@@ -52,11 +53,16 @@ impl Simulation {
     }
 
     /// Carries out a user's operation.
-    pub fn operate(&mut self, operation: BlockOperation) {
+    ///
+    /// # Errors
+    ///
+    /// If the log has no room to go on.
+    pub fn operate(&mut self, operation: BlockOperation) -> Result<(), NoRoom> {
         if operation.is_delete() {
             self.log.delete(operation.block());
+            Ok(())
         } else {
-            self.log.write(operation.block());
+            self.log.write(operation.block())
         }
     }
 }

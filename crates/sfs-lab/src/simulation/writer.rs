@@ -11,6 +11,7 @@ use sfs_core::policy::{Candidate, GroupingPolicy, VictimPolicy};
 
 use super::counters::SimulationCounters;
 use super::log::{GROUP_HEADS, SegmentLog};
+use super::no_room::NoRoom;
 use super::oracle::WriteSchedule;
 use super::space::VolumeSize;
 
@@ -141,7 +142,12 @@ impl SimulatedLogWriter {
     }
 
     /// Writes a user's block to `head`; `group` is the group of the block.
-    pub(super) fn write_user(&mut self, block: u32, head: Head, group: Group) {
+    pub(super) fn write_user(
+        &mut self,
+        block: u32,
+        head: Head,
+        group: Group,
+    ) -> Result<(), NoRoom> {
         let now = self.now();
         let before = self.log.history(block);
         if let Some(lifetimes) = &mut self.lifetimes
@@ -156,15 +162,21 @@ impl SimulatedLogWriter {
         };
         self.grouping.note_write(before, Some(after), now);
         self.counters.user_blocks += 1;
-        self.append(block, after, head, group);
+        self.append(block, after, head, group)
     }
 
     /// Writes a block that the cleaner moves.
-    pub(super) fn write_moved(&mut self, block: u32, history: History, head: Head, group: Group) {
+    pub(super) fn write_moved(
+        &mut self,
+        block: u32,
+        history: History,
+        head: Head,
+        group: Group,
+    ) -> Result<(), NoRoom> {
         let now = self.now();
         self.grouping.note_move(history, now);
         self.counters.moved_blocks += 1;
-        self.append(block, history, head, group);
+        self.append(block, history, head, group)
     }
 
     /// Removes a block that a user deletes.
@@ -176,14 +188,21 @@ impl SimulatedLogWriter {
         self.grouping.note_write(Some(before), None, now);
     }
 
-    fn append(&mut self, block: u32, history: History, head: Head, group: Group) {
+    fn append(
+        &mut self,
+        block: u32,
+        history: History,
+        head: Head,
+        group: Group,
+    ) -> Result<(), NoRoom> {
         let now = self.now();
         if self.log.needs_segment(head) {
             self.begin_writing();
-            self.log.open(head, group, now);
+            self.log.open(head, group, now)?;
         }
         self.counters.group_blocks[group.index() % GROUP_HEADS] += 1;
         self.log.append(block, history, head, now);
+        Ok(())
     }
 
     /// Tells the policies that blocks are about to be written, and closes the heads of unused
@@ -198,12 +217,12 @@ impl SimulatedLogWriter {
 
     /// Takes the victim with the highest score out of the Sealed segments. Returns its number and its
     /// usage entry.
-    pub(super) fn take_victim(&mut self) -> (u32, sfs_core::format::UsageEntry) {
+    pub(super) fn take_victim(&mut self) -> Result<(u32, sfs_core::format::UsageEntry), NoRoom> {
         let now = self.now();
-        let victim = self.log.best_victim(&*self.victims, now);
+        let victim = self.log.best_victim(&*self.victims, now)?;
         let entry = self.log.take(victim);
         self.grouping.note_cleaning(&entry, now);
-        (victim, entry)
+        Ok((victim, entry))
     }
 }
 

@@ -11,6 +11,9 @@ use super::trace::{TraceFile, TraceReplay};
 use super::zipf::{self, Zipf};
 use crate::random::WorkloadRng;
 
+/// Largest exponent of a Zipf distribution.
+const THETA_MAX: f64 = 10.0;
+
 /// A workload, without its number of blocks and its seed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
@@ -45,7 +48,10 @@ impl Source {
         let (kind, argument) = name.split_once(':').unwrap_or((name, ""));
         Ok(match (kind, argument) {
             ("zipf", theta) => {
-                let theta = theta.parse().with_context(|| format!("theta of {name}"))?;
+                let theta: f64 = theta.parse().with_context(|| format!("theta of {name}"))?;
+                if !(0.0..=THETA_MAX).contains(&theta) {
+                    bail!("{name}: theta is not from 0 to {THETA_MAX}");
+                }
                 Self::Zipf(theta)
             }
             ("uniform", "") => Self::Uniform,

@@ -8,6 +8,7 @@ use sfs_core::request::{
 };
 
 use super::access_lists;
+use super::defragmentation::WriteMeanwhile;
 use super::fixture::{FILE, after};
 use super::random::SplitMix64;
 use super::reference::{CAPABILITY, Reference, ReferenceNode};
@@ -144,6 +145,11 @@ pub enum VolumeOperation {
     Clean {
         segments: u32,
     },
+    /// Putting a file in order, with a write to one of its blocks between two steps.
+    Defragment {
+        ino: u64,
+        meanwhile: Option<WriteMeanwhile>,
+    },
     /// All background work that is due after `millis` milliseconds.
     Work {
         millis: u64,
@@ -264,7 +270,8 @@ impl Chooser<'_> {
                 0 => VolumeOperation::Checkpoint,
                 segments => VolumeOperation::Clean { segments: segments as u32 },
             },
-            91..=98 => VolumeOperation::Work {
+            91..=92 => self.defragment(),
+            93..=98 => VolumeOperation::Work {
                 millis: self.random.pick(&[0, 10, 300, 600, 6000, 310_000]),
             },
             _ if limits.reopens && self.random.one_in(4) => {
@@ -272,6 +279,20 @@ impl Chooser<'_> {
             }
             _ => VolumeOperation::SyncAll,
         }
+    }
+
+    fn defragment(&mut self) -> VolumeOperation {
+        let ino = self.file();
+        let size = self.reference.node(ino).map_or(0, |node| node.content.size);
+        // The first windows; each has a step or two before its blocks are written.
+        let block = self.random.below((size / 4096).clamp(1, 64));
+        let writes = size >= 4096 && self.random.one_in(2);
+        let meanwhile = writes.then(|| WriteMeanwhile {
+            step: 1 + self.random.below(4) as u32,
+            offset: block * 4096,
+            bytes: self.random.bytes(4096),
+        });
+        VolumeOperation::Defragment { ino, meanwhile }
     }
 
     fn label(&mut self) -> Label {

@@ -10,6 +10,7 @@ use sfs_core::{Error, ResizeError, Resized, Volume};
 use sfs_device::Device;
 
 use super::compare;
+use super::defragmentation::{WriteMeanwhile, defragment, histories, is_refusal};
 use super::fixture::{after, same_kind, settle};
 use super::operation::VolumeOperation;
 use super::reference::{Reference, ReferenceNode};
@@ -230,8 +231,44 @@ impl VolumePair {
                 self.volume().set_flags(*ino, *flags, &caller),
                 self.reference.set_flags(*ino, *flags, &caller),
             ),
+            VolumeOperation::Defragment { ino, meanwhile } => {
+                self.defragment(*ino, meanwhile.as_ref(), &caller)
+            }
             other => (self.look(other), Ok(())),
         }
+    }
+
+    /// Puts a file in order. Returns the actual and the expected result of the write meanwhile.
+    fn defragment(
+        &mut self,
+        ino: u64,
+        meanwhile: Option<&WriteMeanwhile>,
+        caller: &Caller,
+    ) -> (Result<(), Error>, Result<(), Error>) {
+        let volume = self.volume();
+        let mut before = None;
+        let note = || _ = before.get_or_insert_with(|| histories(volume, ino));
+        let (done, written) = defragment(volume, ino, meanwhile, caller, note);
+        let is_regular = self.reference.regular(ino).is_ok();
+        match &done {
+            Ok(()) => assert!(is_regular, "{ino} is no regular file"),
+            Err(Error::NotFound | Error::Invalid) => assert!(!is_regular, "{ino}: {done:?}"),
+            Err(error) if is_refusal(volume, error) => {}
+            Err(_) => return (done, Ok(())),
+        }
+        let Some((written, meanwhile)) = written.zip(meanwhile) else {
+            if let Some(before) = before.flatten() {
+                let after = histories(volume, ino).unwrap_or_else(|| before.clone());
+                assert_eq!(after, before, "histories of {ino}");
+            }
+            return (Ok(()), Ok(()));
+        };
+        if matches!(written, Err(Error::NoSpace)) {
+            self.refused += 1;
+            return (Ok(()), Ok(()));
+        }
+        let WriteMeanwhile { offset, bytes, .. } = meanwhile;
+        (written, self.reference.write(ino, *offset, bytes, Default::default(), caller))
     }
 
     /// Adds a file that the volume made to the reference, and returns the actual and the expected result.

@@ -8,6 +8,7 @@ use sfs_core::{Error, ResizeError, Volume};
 use sfs_device::Device;
 use sfs_sim::empty_volume::empty_volume;
 use sfs_sim::image::CowImage;
+use sfs_sim::model::defragmentation;
 use sfs_sim::model::fixture::{after, tight};
 use sfs_sim::model::operation::{RunLimits, VolumeOperation, choose};
 use sfs_sim::model::random::SplitMix64;
@@ -226,6 +227,11 @@ fn perform(volume: &Volume, operation: &VolumeOperation, millis: u64) -> Result<
         VolumeOperation::Checkpoint => volume.checkpoint().map(drop),
         VolumeOperation::Clean { segments } => {
             volume.clean_round(*segments, &mut || true).map(drop)
+        }
+        VolumeOperation::Defragment { ino, meanwhile } => {
+            let (done, written) =
+                defragmentation::defragment(volume, *ino, meanwhile.as_ref(), &caller, || {});
+            written.unwrap_or(Ok(())).and(done)
         }
         VolumeOperation::Step => volume.work(after(millis)).map(drop),
         // References to inodes are never dropped, so that inode numbers are assigned as in the run.

@@ -69,9 +69,12 @@ pub(crate) struct CardOptions {
     /// Write every figure of every run to this file.
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
-    /// Replace the tables in `docs/bench-card.md`.
+    /// Replace the tables in `docs/bench-card.md`, the figures in `docs/bench-card.csv`, and the picture.
     #[arg(long, conflicts_with = "device")]
     pub(super) publish: bool,
+    /// Draw `docs/images/cards.svg` from the figures in this file, which `--csv` has written, and measure nothing.
+    #[arg(long, value_name = "FILE")]
+    pub(super) draw: Option<PathBuf>,
 }
 
 impl CardOptions {
@@ -93,6 +96,7 @@ impl CardOptions {
             small: false,
             csv: None,
             publish: false,
+            draw: None,
         }
     }
 

@@ -10,11 +10,15 @@ use std::mem::{self, ManuallyDrop};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use io_uring::register::Restriction;
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::channels::page::Page;
 use crate::protocol::abi::{UringCmdReq, UringHeader};
+
+/// `IORING_REGISTER_ENABLE_RINGS` of `<linux/io_uring.h>`.
+const ENABLE_RINGS: u8 = 12;
 
 /// Entry of the submission queue, `struct io_uring_sqe`, with the fields that a command uses. The crate io-uring
 /// has no type for a command with a length.
@@ -173,12 +177,41 @@ fn enter(mut submit_and_wait: impl FnMut() -> io::Result<usize>) -> io::Result<(
 
 fn build() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
     // Completions are processed by the thread that waits for them, which is the thread that enables the ring.
-    IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_r_disabled().build(1)
+    let ring: IoUring<squeue::Entry128, cqueue::Entry> = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_r_disabled()
+        .build(1)?;
+    // Filters of system calls do not see into a ring. This one takes nothing but commands, without flags, and once it is enabled
+    // nothing can be registered with it.
+    let mut allowed =
+        [Restriction::sqe_op(opcode::UringCmd80::CODE), Restriction::register_op(ENABLE_RINGS)];
+    ring.submitter().register_restrictions(&mut allowed)?;
+    Ok(ring)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ring_takes_commands_only() {
+        let mut ring = match build() {
+            Ok(ring) => ring,
+            Err(error) => return println!("skip: no ring: {error}"),
+        };
+        ring.submitter().register_enable_rings().expect("the ring was disabled");
+        let nothing = opcode::Nop::new().build().into();
+        // SAFETY: the operation uses no memory.
+        unsafe { ring.submission().push(&nothing) }.expect("the queue has room");
+        ring.submit_and_wait(1).expect("the refusal is a completion");
+        let refused = ring.completion().next().expect("a completion");
+        assert_eq!(refused.result(), -libc::EACCES);
+        let file = File::open("/dev/null").expect("a file");
+        let registered = ring.submitter().register_files(&[file.as_raw_fd()]);
+        let refused = registered.expect_err("the ring takes no files").raw_os_error();
+        assert_eq!(refused, Some(libc::EACCES));
+    }
 
     #[test]
     fn a_kernel_that_lacks_memory_is_asked_again() {

@@ -1,0 +1,160 @@
+//! Putting a file in order on the device, one window at a time: the blocks of the window are read and verified like those
+//! of a victim, and one commit moves them, within their groups (decision 38).
+
+use std::collections::BTreeSet;
+
+use sfs_device::BLOCK_SIZE;
+
+use super::control::{SpaceControl, ignore_shortage};
+use crate::clean::FileWindow;
+use crate::clean::watermarks::{Urgency, urgency};
+use crate::log::LogState;
+use crate::request::DefragmentedPart;
+use crate::writeback::{CheckpointReason, CommitRequest, Selection, Shortage, StepError};
+use crate::{Error, Result};
+
+/// Number of windows that one part looks at.
+const WINDOWS_MAX: usize = 16;
+
+/// Number of victims of a round of cleaning that makes room for a window.
+const VICTIMS_MAX: u32 = 8;
+
+/// Number of rounds of cleaning that make room for a window.
+const ROUNDS_MAX: usize = 4;
+
+/// Number of attempts to move a window that lacks segments.
+const ATTEMPTS: usize = 3;
+
+/// A window that was moved.
+struct MovedWindow {
+    blocks: u64,
+    device_bytes: u64,
+}
+
+impl SpaceControl {
+    /// Puts the blocks of `ino` from block `from` on in order: looks at some windows, and moves at most one. `goes_on` is
+    /// asked before each step, and may pause; if it returns `false`, the part ends before the window that was begun.
+    ///
+    /// # Errors
+    ///
+    /// `NoSpace` if the volume has no room to move a window; otherwise the errors of reading and of a commit.
+    pub(crate) fn defragment(
+        &self,
+        ino: u64,
+        from: u32,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<DefragmentedPart> {
+        let mut part = DefragmentedPart { next: Some(from), ..DefragmentedPart::default() };
+        if from == 0 {
+            self.commit_dirty_data_of(ino)?;
+        }
+        for _ in 0..WINDOWS_MAX {
+            let Some(from) = part.next else { break };
+            let window = self.cleaner.file_window(ino, from)?;
+            let moved = match self.cleaner.is_in_order(&window) {
+                true => None,
+                false => match self.move_window(&window, goes_on)? {
+                    Some(moved) => Some(moved),
+                    None => break,
+                },
+            };
+            let requests = window.reading().requests;
+            part.next = window.next;
+            part.blocks += window.block_count();
+            part.requests_before += requests;
+            let Some(moved) = moved else {
+                part.requests_after += requests;
+                continue;
+            };
+            part.requests_after += self.cleaner.file_window(ino, from)?.reading().requests;
+            part.moved_blocks = moved.blocks;
+            part.device_bytes = moved.device_bytes;
+            break;
+        }
+        Ok(part)
+    }
+
+    /// Gives the dirty blocks of `ino` their places, so that they are put in order, too.
+    fn commit_dirty_data_of(&self, ino: u64) -> Result<()> {
+        let selection = Selection::Files(BTreeSet::from([ino]));
+        self.commit(&mut self.log.lock(), &selection).map_err(StepError::into_user_error)
+    }
+
+    /// Moves the blocks of `window`; `None` if `goes_on` has ended it.
+    fn move_window(
+        &self,
+        window: &FileWindow,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<MovedWindow>> {
+        self.before_change()?;
+        let mut device_bytes = 0;
+        for attempt in 1..=ATTEMPTS {
+            let Some(bytes) = self.clean_for_window(attempt > 1, goes_on)? else { return Ok(None) };
+            device_bytes += bytes;
+            let Some(moves) = self.cleaner.read_window(window, goes_on)? else { return Ok(None) };
+            if moves.is_empty() {
+                return Ok(Some(MovedWindow { blocks: 0, device_bytes }));
+            }
+            // Others get the log between two windows.
+            if !goes_on() {
+                return Ok(None);
+            }
+            let mut log = self.log.lock();
+            let before = self.counters.snapshot();
+            let committed = self.commit_batch(&mut log, &CommitRequest::defragmenting(&moves));
+            if let Err(StepError::Shortage(Shortage)) = &committed {
+                self.free_segments_to_defragment(&mut log, attempt)?;
+            }
+            let after = self.counters.snapshot();
+            device_bytes += after.device_bytes_written - before.device_bytes_written;
+            match committed {
+                Ok(_) => {
+                    let bytes = after.defragmentation_bytes - before.defragmentation_bytes;
+                    let blocks = bytes / BLOCK_SIZE as u64;
+                    return Ok(Some(MovedWindow { blocks, device_bytes }));
+                }
+                Err(StepError::Shortage(Shortage)) => {}
+                Err(StepError::Failed(error)) => return Err(error),
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Makes Drained segments Clean after a shortage: those that a flush or a worthwhile checkpoint releases, and after the
+    /// first attempt those that any checkpoint releases.
+    fn free_segments_to_defragment(&self, log: &mut LogState, attempt: usize) -> Result<()> {
+        let freed = match attempt {
+            1 => self.release_for_groups(log),
+            _ => self.checkpoint_with_reclaim(log, CheckpointReason::Shortage),
+        };
+        ignore_shortage(freed)
+    }
+
+    /// Cleans while fewer segments are available than the low watermark, or one round with `at_least_once`. Returns the
+    /// number of bytes written; `None` if `goes_on` has ended the cleaning.
+    fn clean_for_window(
+        &self,
+        at_least_once: bool,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<u64>> {
+        let mut device_bytes = 0;
+        let mut has_ended = false;
+        for round in 0..ROUNDS_MAX {
+            let urgency = urgency(&self.superblock.layout(), &self.metadata.read());
+            let is_forced = at_least_once && round == 0;
+            if urgency == Urgency::None && !is_forced || self.health.has_stopped() {
+                break;
+            }
+            let cleaned = self.clean_round(VICTIMS_MAX, &mut || {
+                has_ended = !goes_on();
+                !has_ended
+            })?;
+            match cleaned {
+                Some(cleaned) => device_bytes += cleaned.device_bytes,
+                None if has_ended => return Ok(None),
+                None => break,
+            }
+        }
+        Ok(Some(device_bytes))
+    }
+}

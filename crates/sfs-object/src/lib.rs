@@ -1,0 +1,33 @@
+//! The protocol by which a volume lives in an object store: who may write, what is acknowledged, what may be deleted.
+//!
+//! The only thing asked of a store is that the first PUT of a name decides its content. `docs/decisions/0042-segments-as-objects.md`
+//! has the protocol and its proof; `tests/interleavings.rs` runs this code in every order of its requests.
+//!
+//! * [`ObjectStore`] is the store, with the outcomes that a network has;
+//! * [`Writer`] claims an epoch, seals those before, and appends;
+//! * [`read_newest`] is a reader that follows a writer.
+//!
+//! The state in a manifest is bytes of the caller. Nothing here has threads, clocks or entropy: nonces are arguments.
+#![forbid(unsafe_code)]
+
+mod decide;
+mod error;
+mod frame;
+mod gallop;
+mod manifests;
+pub mod mutant;
+mod name;
+mod reader;
+mod store;
+mod takeover;
+mod thinning;
+mod writer;
+
+pub use error::ObjectError;
+pub use frame::{Content, Manifest, Nonce};
+pub use name::{Epoch, ObjectName};
+pub use reader::{read_data, read_newest};
+pub use store::{Object, ObjectStore, PutReply, Stopped};
+pub use takeover::Recovered;
+pub use thinning::Thinning;
+pub use writer::{LogObject, Writer};

@@ -1,0 +1,110 @@
+//! Names of objects: claims of epochs, and the log objects, manifests and joined objects of each epoch.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Number of an epoch, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// Name of an object below the prefix of its volume. Numbers count from 1.
+///
+/// As text (`Display`, `FromStr`) a name has sixteen hexadecimal digits for each number, so names of one kind sort by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectName {
+    /// The claim of an epoch.
+    Claim(Epoch),
+    /// A log object, or the seal of the log.
+    Log(Epoch, u64),
+    /// A manifest, or the seal of the manifests.
+    Manifest(Epoch, u64),
+    /// An object in which the writer has joined log objects.
+    Data(Epoch, u64),
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claim(epoch) => write!(f, "claim/{:016x}", epoch.0),
+            Self::Log(epoch, number) => write!(f, "{:016x}/log/{number:016x}", epoch.0),
+            Self::Manifest(epoch, number) => write!(f, "{:016x}/manifest/{number:016x}", epoch.0),
+            Self::Data(epoch, number) => write!(f, "{:016x}/data/{number:016x}", epoch.0),
+        }
+    }
+}
+
+/// The text is not the name of an object of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the name of an object of a volume")]
+pub struct ForeignName;
+
+impl FromStr for ObjectName {
+    type Err = ForeignName;
+
+    fn from_str(text: &str) -> Result<Self, ForeignName> {
+        let mut parts = text.split('/');
+        let mut part = || parts.next().ok_or(ForeignName);
+        let name = match part()? {
+            "claim" => Self::Claim(Epoch(number(part()?)?)),
+            epoch => {
+                let epoch = Epoch(number(epoch)?);
+                match part()? {
+                    "log" => Self::Log(epoch, number(part()?)?),
+                    "manifest" => Self::Manifest(epoch, number(part()?)?),
+                    "data" => Self::Data(epoch, number(part()?)?),
+                    _ => return Err(ForeignName),
+                }
+            }
+        };
+        if parts.next().is_none() { Ok(name) } else { Err(ForeignName) }
+    }
+}
+
+/// Reads a number as it is printed: exactly sixteen lower-case digits, and not zero.
+fn number(digits: &str) -> Result<u64, ForeignName> {
+    let is_printed =
+        digits.len() == 16 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    match u64::from_str_radix(digits, 16) {
+        Ok(number) if is_printed && number > 0 => Ok(number),
+        _ => Err(ForeignName),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_were_printed_and_sort_by_number() {
+        let epoch = Epoch(0x1f);
+        let names = [
+            ObjectName::Claim(epoch),
+            ObjectName::Log(epoch, 9),
+            ObjectName::Manifest(epoch, 10),
+            ObjectName::Data(epoch, u64::MAX),
+        ];
+        for name in names {
+            assert_eq!(name.to_string().parse(), Ok(name));
+        }
+        assert_eq!(names[1].to_string(), "000000000000001f/log/0000000000000009");
+        assert!(ObjectName::Log(epoch, 9).to_string() < ObjectName::Log(epoch, 16).to_string());
+    }
+
+    #[test]
+    fn other_names_are_refused() {
+        let zero = "0000000000000000";
+        let one = "0000000000000001";
+        for text in [
+            String::new(),
+            "claim".into(),
+            format!("claim/{zero}"),
+            format!("claim/{one}/"),
+            format!("{one}/log/1"),
+            format!("{one}/seal/{one}"),
+            format!("{one}/log/000000000000000A"),
+            format!("{one}/log/+00000000000000a"),
+        ] {
+            assert_eq!(text.parse::<ObjectName>(), Err(ForeignName), "{text}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Reading the newest state beside a writer.
+
+use crate::error::ObjectError;
+use crate::frame::{Content, Frame, Manifest};
+use crate::manifests::Manifests;
+use crate::mutant::{Mutant, mutated};
+use crate::name::{Epoch, ObjectName};
+use crate::store::ObjectStore;
+use crate::takeover::{self, Recovered};
+use crate::thinning::Thinning;
+
+/// Returns the newest state of the volume: everything that was acknowledged before the call, and perhaps more.
+///
+/// Objects that the state names may be deleted by the writer later, after the grace time: who misses one calls again.
+///
+/// # Errors
+///
+/// [`ObjectError::NoVolume`] if there is no manifest.
+pub fn read_newest(store: &impl ObjectStore, thinning: Thinning) -> Result<Recovered, ObjectError> {
+    loop {
+        let (epoch, number, manifest) = newest(store, thinning)?;
+        let log = takeover::read_log(store, epoch, manifest.log_start)?;
+        // A log object that was deleted meanwhile looks like the end. It is deleted only after a newer manifest.
+        let (epoch_now, number_now, _) = match mutated(Mutant::ReaderUnchecked) {
+            false => newest(store, thinning)?,
+            true => (epoch, number, manifest.clone()),
+        };
+        if (epoch, number) == (epoch_now, number_now) {
+            return Ok(Recovered { epoch, manifest, log });
+        }
+    }
+}
+
+/// Returns the newest manifest of the newest epoch that has one.
+fn newest(
+    store: &impl ObjectStore,
+    thinning: Thinning,
+) -> Result<(Epoch, u64, Manifest), ObjectError> {
+    for epoch in (1..=takeover::newest_claim(store)?).rev().map(Epoch) {
+        if let Some(newest) = Manifests::new(store, epoch, thinning).newest()? {
+            return Ok((epoch, newest.number, newest.manifest));
+        }
+    }
+    Err(ObjectError::NoVolume)
+}
+
+/// Returns the content of a log object or of joined ones that a state names.
+///
+/// # Errors
+///
+/// [`ObjectError::Missing`]: if the newest manifest still names the object, the volume is damaged; else the state is old, and the
+/// caller reads the newest one.
+pub fn read_data(store: &impl ObjectStore, name: ObjectName) -> Result<Vec<u8>, ObjectError> {
+    let bytes = store.get(name)?.ok_or(ObjectError::Missing(name))?;
+    match Frame::decode(name, &bytes)?.content {
+        Content::Data(data) => Ok(data),
+        _ => Err(ObjectError::Missing(name)),
+    }
+}

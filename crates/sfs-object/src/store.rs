@@ -1,0 +1,49 @@
+//! An object store, with the outcomes that requests over a network have.
+
+use crate::name::ObjectName;
+
+/// An object to be stored.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Object {
+    /// Its name below the prefix of the volume.
+    pub name: ObjectName,
+    /// All of its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Outcome of one PUT with `If-None-Match: *`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PutReply {
+    /// The store has taken the object.
+    Stored,
+    /// The name had an object already, perhaps this very one (412, and nothing else: a 409 is [`PutReply::Unknown`]).
+    Taken,
+    /// No reply, or one that tells nothing (time-out, 409, 5xx): the object may be stored now, later, or never.
+    Unknown,
+}
+
+/// The caller of the protocol has given up (an unmount, or `outage=eio`); nothing is known of requests under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stopped waiting for the object store")]
+pub struct Stopped;
+
+/// An object store in which the first PUT of a name decides its content.
+///
+/// Waiting between attempts, and giving up, are the implementation's: a store that refuses a request for good (403, 507) has to be given
+/// up, since nothing else ends the attempts.
+pub trait ObjectStore {
+    /// Sends one PUT for each object, all at once and in any order, each on the condition that its name is free. Returns the
+    /// replies in the order of the objects.
+    fn put_all(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped>;
+
+    /// Returns the bytes of an object, or `None` if the store says that there is no object of this name (404, and nothing else).
+    fn get(&self, name: ObjectName) -> Result<Option<Vec<u8>>, Stopped>;
+
+    /// Returns the bytes of several objects, which may be read at once.
+    fn get_all(&self, names: &[ObjectName]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        names.iter().map(|name| self.get(*name)).collect()
+    }
+
+    /// Deletes an object, if it exists. The caller has waited for the grace time: no PUT of this name is under way.
+    fn delete(&self, name: ObjectName) -> Result<(), Stopped>;
+}

@@ -1,0 +1,113 @@
+//! The acts that need privileges: unmounting the mount of this daemon, and two questions about the process that sent a request.
+
+use std::fs;
+use std::io::IoSliceMut;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use nix::mount::MntFlags;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
+use sfs_system::mountinfo::{DeviceNumber, MountTable};
+use zerocopy::IntoBytes;
+
+use crate::exit_error::ExitError;
+use crate::mount;
+
+/// Largest flag of a shutdown: data that is not durable is lost. The flags 0 and 1 make everything durable first.
+pub(crate) const SHUTDOWN_FLAG_MAX: u32 = 2;
+
+/// Acts on the mount.
+#[derive(Debug, Default)]
+pub(crate) struct PrivilegedActs(OnceLock<NotedMount>);
+
+/// The mount that may be unmounted.
+#[derive(Debug)]
+struct NotedMount {
+    dir: PathBuf,
+    number: DeviceNumber,
+    table: Arc<MountTable>,
+}
+
+impl PrivilegedActs {
+    /// Names the mount; a second call has no effect.
+    pub(super) fn note_mount(&self, dir: PathBuf, number: DeviceNumber, table: Arc<MountTable>) {
+        let _ = self.0.set(NotedMount { dir, number, table });
+    }
+
+    /// Unmounts, unless the mount is gone or another filesystem is mounted on top of it.
+    pub(super) fn detach(&self, flags: MntFlags) -> Result<(), ExitError> {
+        match self.0.get() {
+            Some(noted) if noted.is_on_top() => mount::detach(&noted.dir, flags),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl NotedMount {
+    /// Returns whether a path to the mount point leads to this mount.
+    fn is_on_top(&self) -> bool {
+        let found = self.table.at(&self.dir).ok().flatten();
+        found.is_some_and(|mount| mount.number == self.number)
+    }
+}
+
+/// Returns the effective capabilities of the process, or thread, `pid`, if it is in the user namespace of this process: capabilities
+/// in another namespace do not count for this filesystem.
+pub(super) fn capabilities(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    effective_capabilities(&status).filter(|_| is_in_own_namespace(pid))
+}
+
+/// Returns the effective capabilities in the content of `/proc/PID/status`.
+fn effective_capabilities(status: &str) -> Option<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(value.trim(), 16).ok()
+}
+
+/// Returns whether process `pid` is in the user namespace of this process.
+fn is_in_own_namespace(pid: u32) -> bool {
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+    match (namespace(&pid.to_string()), namespace("self")) {
+        (Some(theirs), Some(own)) => theirs == own,
+        _ => false,
+    }
+}
+
+/// Reads the flag of a shutdown at `address` of process `pid`, which waits for a reply. A larger number is not told.
+pub(super) fn shutdown_flag(pid: u32, address: u64) -> Result<u32, i32> {
+    let mut number = 0u32;
+    let base = usize::try_from(address).map_err(|_| libc::EFAULT)?;
+    let from = [RemoteIoVec { base, len: size_of_val(&number) }];
+    let mut to = [IoSliceMut::new(number.as_mut_bytes())];
+    match process_vm_readv(Pid::from_raw(pid.cast_signed()), &mut to, &from) {
+        Ok(len) if len < size_of::<u32>() => Err(libc::EFAULT),
+        Ok(_) if number > SHUTDOWN_FLAG_MAX => Err(libc::EINVAL),
+        Ok(_) => Ok(number),
+        Err(error) => Err(error as i32),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_read_from_the_status() {
+        let status = "Name:\tcat\nCapPrm:\t0000000000000000\nCapEff:\t0000000000200000\n";
+        assert_eq!(effective_capabilities(status), Some(0x20_0000));
+        let without = "CapPrm:\tffffffffffffffff\nCapEff:\t000001ffffdfffff\n";
+        assert_eq!(effective_capabilities(without), Some(0x1ff_ffdf_ffff));
+        assert_eq!(effective_capabilities("Name:\tcat\n"), None);
+        assert!(capabilities(std::process::id()).is_some() && capabilities(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn flags_are_read_from_the_caller_and_nothing_else() {
+        let (own, numbers) = (std::process::id(), [2u32, 3]);
+        let address = |index: usize| &raw const numbers[index] as u64;
+        assert_eq!(shutdown_flag(own, address(0)), Ok(2));
+        assert_eq!(shutdown_flag(own, address(1)), Err(libc::EINVAL), "the number stays unknown");
+        assert_eq!(shutdown_flag(own, 8), Err(libc::EFAULT));
+    }
+}

@@ -1,0 +1,87 @@
+//! The process of the monitor.
+
+use std::os::fd::OwnedFd;
+use std::process;
+use std::sync::Arc;
+use std::thread;
+
+use nix::mount::MntFlags;
+use nix::sys::signal::{SigSet, Signal};
+use rustix::thread::{CapabilitySet, set_name};
+use sfs_system::mountinfo::{DeviceNumber, MountTable};
+
+use super::acts::{self, PrivilegedActs};
+use super::messages::{self, MonitorReply, MonitorRequest};
+use crate::exit_error::ExitError;
+use crate::ready_pipe;
+use crate::sandbox::capabilities;
+
+/// Serves the daemon at the other ends of the sockets until it has ended. Does not return.
+pub(super) fn run(mount: OwnedFd, questions: OwnedFd) -> ! {
+    // The name tells the process apart from the daemon.
+    let _ = set_name(c"sfs-monitor");
+    // The daemon unmounts on these signals, and then needs the monitor.
+    let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+    let _ = signals.into_iter().collect::<SigSet>().thread_block();
+    ready_pipe::leave_terminal();
+    // Unmounting, a mount point in a directory of a user, and the processes of all users.
+    let needed =
+        CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SYS_PTRACE;
+    let _ = capabilities::keep_only(needed);
+    let answering = thread::Builder::new().spawn(move || answer(&questions));
+    if answering.is_ok() {
+        unmount(&mount);
+    }
+    process::exit(0);
+}
+
+/// Serves requests about the mount.
+fn unmount(socket: &OwnedFd) {
+    let acts = PrivilegedActs::default();
+    while let Ok(Some(request)) = messages::receive(socket) {
+        let done = match request {
+            MonitorRequest::Mounted { dir, major, minor } => MountTable::open()
+                .map(|table| {
+                    let number = DeviceNumber { major, minor };
+                    acts.note_mount(messages::path(dir), number, Arc::new(table));
+                })
+                .map_err(ExitError::system),
+            MonitorRequest::Detach { lazy, force } => acts.detach(flags(lazy, force)),
+            MonitorRequest::Capabilities { .. } | MonitorRequest::ShutdownFlag { .. } => return,
+        };
+        let reply = match done {
+            Ok(()) => MonitorReply::Done,
+            Err(failure) => {
+                MonitorReply::Failed { status: failure.status, line: failure.to_string() }
+            }
+        };
+        if messages::send(socket, &reply).is_err() {
+            return;
+        }
+    }
+}
+
+fn flags(lazy: bool, force: bool) -> MntFlags {
+    let mut flags = MntFlags::empty();
+    flags.set(MntFlags::MNT_DETACH, lazy);
+    flags.set(MntFlags::MNT_FORCE, force);
+    flags
+}
+
+/// Answers questions about processes.
+fn answer(socket: &OwnedFd) {
+    while let Ok(Some(request)) = messages::receive(socket) {
+        let reply = match request {
+            MonitorRequest::Capabilities { pid } => {
+                MonitorReply::Capabilities(acts::capabilities(pid))
+            }
+            MonitorRequest::ShutdownFlag { pid, address } => {
+                MonitorReply::ShutdownFlag(acts::shutdown_flag(pid, address))
+            }
+            MonitorRequest::Mounted { .. } | MonitorRequest::Detach { .. } => return,
+        };
+        if messages::send(socket, &reply).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Builds of programs for distribution: without paths of this machine, and with a time that comes from the sources.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+
+use crate::{cargo::cargo, dist::sbom::PACKAGES, run::Cmd, workspace::Workspace};
+
+/// File in a source archive with the date of its commit.
+pub(crate) const DATE_FILE: &str = "packaging/source-date";
+
+/// Returns the time of the sources, in seconds since 1970: `SOURCE_DATE_EPOCH`, or the date that a source archive has, or that of
+/// the last commit.
+pub(crate) fn source_date(workspace: &Workspace) -> Result<String> {
+    if let Ok(date) = env::var("SOURCE_DATE_EPOCH") {
+        return Ok(date);
+    }
+    if let Ok(date) = fs::read_to_string(workspace.root.join(DATE_FILE)) {
+        return Ok(date.trim().to_owned());
+    }
+    let log = Cmd::new("git").arg("-C").arg(&workspace.root).args(["log", "-1", "--format=%ct"]);
+    log.read().context("no SOURCE_DATE_EPOCH, and no commit")
+}
+
+/// Settings of a build.
+pub(crate) struct BuildEnvironment<'a> {
+    workspace: &'a Workspace,
+    /// Target directory: other flags than those of a developer would otherwise build everything again each time.
+    target: PathBuf,
+    flags: Vec<String>,
+}
+
+impl<'a> BuildEnvironment<'a> {
+    pub(crate) fn new(workspace: &'a Workspace) -> Result<Self> {
+        let target = workspace.target.join("dist-build");
+        let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+        let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
+        let mut flags = vec![remap(&workspace.root, "/sfs"), remap(&target, "/build")];
+        // Crates are in the registry's directory, whose name has a hash, or in the source archive.
+        if let Some(sources) = home.map(|home| home.join("registry/src"))
+            && let Ok(entries) = fs::read_dir(&sources)
+        {
+            for entry in entries {
+                flags.push(remap(&entry?.path(), "/sfs/vendor"));
+            }
+        }
+        Ok(Self { workspace, target, flags })
+    }
+
+    /// Builds all programs, and those of the packages `more`, for `target`. Returns their directory.
+    pub(crate) fn build(&self, target: &str, more: &[&str]) -> Result<PathBuf> {
+        self.build_with(target, more, &[], &[])
+    }
+
+    /// As [`BuildEnvironment::build`], with further flags of the compiler and environment variables.
+    pub(crate) fn build_with(
+        &self,
+        target: &str,
+        more: &[&str],
+        flags: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<PathBuf> {
+        let flags = self.flags.iter().map(String::as_str).chain(flags.iter().copied());
+        let flags = flags.collect::<Vec<_>>().join("\x1f");
+        let mut cmd = cargo(self.workspace)
+            .args(["build", "--quiet", "--locked", "--release", "--bins", "--target", target])
+            .env("CARGO_TARGET_DIR", &self.target)
+            .env("CARGO_ENCODED_RUSTFLAGS", flags)
+            .env("SOURCE_DATE_EPOCH", source_date(self.workspace)?);
+        for (name, value) in variables {
+            cmd = cmd.env(name, value);
+        }
+        for package in PACKAGES.iter().chain(more) {
+            cmd = cmd.args(["--package", package]);
+        }
+        cmd.run()?;
+        Ok(self.target.join(target).join("release"))
+    }
+}
+
+fn remap(from: &Path, to: &str) -> String {
+    format!("--remap-path-prefix={}={to}", from.display())
+}

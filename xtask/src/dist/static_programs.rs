@@ -1,0 +1,107 @@
+//! Static programs for several processors, each in an archive. A target that cannot be had is skipped with the reason.
+
+use std::{fs, path::Path};
+
+use anyhow::{Result, bail};
+
+use crate::{
+    dist::{environment, environment::BuildEnvironment},
+    machine,
+    report::{StepOutcome, Tally},
+    run::Cmd,
+    workspace::Workspace,
+};
+
+/// Programs in an archive.
+const PROGRAMS: [&str; 6] =
+    ["sfs-ctl", "sfs-fsck", "sfs-mkfs", "sfs-mount", "sfs-probe", "sfs-umount"];
+
+/// A target, with the needs of its linking.
+struct StaticTarget {
+    triple: &'static str,
+    flags: &'static [&'static str],
+    /// Linker, with the Debian package that has it; `None` for the linker of rustc.
+    linker: Option<(&'static str, &'static str)>,
+}
+
+/// The linker that comes with rustc; the libraries of musl come with the target.
+const OWN_LINKER: &[&str] = &["-Clinker=rust-lld", "-Ctarget-feature=+crt-static"];
+
+const TARGETS: [StaticTarget; 4] = [
+    StaticTarget { triple: "x86_64-unknown-linux-musl", flags: OWN_LINKER, linker: None },
+    StaticTarget { triple: "aarch64-unknown-linux-musl", flags: OWN_LINKER, linker: None },
+    // Two with 32 bits.
+    StaticTarget { triple: "i686-unknown-linux-musl", flags: OWN_LINKER, linker: None },
+    StaticTarget {
+        triple: "armv7-unknown-linux-gnueabihf",
+        flags: &["-Ctarget-feature=+crt-static"],
+        linker: Some(("arm-linux-gnueabihf-gcc", "gcc-arm-linux-gnueabihf")),
+    },
+];
+
+pub(super) fn run(workspace: &Workspace, out: &Path, tally: &mut Tally) {
+    for target in &TARGETS {
+        let name = format!("static programs for {}", target.triple);
+        match need(target) {
+            Err(missing) => tally.skip(&name, &missing),
+            Ok(()) => tally.step(&name, || build(workspace, target, out)),
+        }
+    }
+}
+
+/// Checks that the target's library and linker are there, or installs them.
+fn need(target: &StaticTarget) -> Result<()> {
+    let sysroot = Cmd::new("rustc").args(["--print", "sysroot"]).read()?;
+    let library = Path::new(&sysroot).join("lib/rustlib").join(target.triple).join("lib");
+    if !library.exists() {
+        let added = Cmd::new("rustup").args(["target", "add", target.triple]).output();
+        if !added.is_ok_and(|added| added.status.success()) {
+            bail!("the library of {} is missing, and rustup cannot get it", target.triple);
+        }
+    }
+    target.linker.map_or(Ok(()), |(tool, package)| machine::need(tool, package))
+}
+
+fn build(workspace: &Workspace, target: &StaticTarget, out: &Path) -> Result<StepOutcome> {
+    let StaticTarget { triple, flags, linker } = target;
+    let variable = format!("CARGO_TARGET_{}_LINKER", triple.to_uppercase().replace('-', "_"));
+    let linker: Vec<(&str, &str)> = linker.iter().map(|(tool, _)| (&*variable, *tool)).collect();
+    let flags: Vec<&str> = flags.iter().copied().chain(["-Cstrip=symbols"]).collect();
+    let programs = BuildEnvironment::new(workspace)?.build_with(triple, &[], &flags, &linker)?;
+    let mut sizes = Vec::new();
+    for name in PROGRAMS {
+        let path = programs.join(name);
+        let kind = fs::read(&path)?;
+        if is_dynamic(&kind) {
+            bail!("{}: is not static", path.display());
+        }
+        sizes.push(format!("{name} {} KiB", kind.len() / 1024));
+    }
+    let archive = out.join(format!("sfs-{}-{triple}.tar.gz", env!("CARGO_PKG_VERSION")));
+    let date = environment::source_date(workspace)?;
+    Cmd::new("tar")
+        .env("GZIP", "-n")
+        .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=755"])
+        .arg(format!("--mtime=@{date}"))
+        .arg("-C")
+        .arg(&programs)
+        .arg("-czf")
+        .arg(&archive)
+        .args(PROGRAMS)
+        .read()?;
+    println!("{}", archive.display());
+    Ok(StepOutcome::passed().note(sizes.join(", ")))
+}
+
+/// Returns whether an ELF file names a dynamic linker, by a program header of the type PT_INTERP.
+fn is_dynamic(file: &[u8]) -> bool {
+    let number = |at: usize, len: usize| {
+        file[at..at + len].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
+    };
+    let is_64 = file[4] == 2;
+    let (start, size, count) = match is_64 {
+        true => (number(32, 8), number(54, 2), number(56, 2)),
+        false => (number(28, 4), number(42, 2), number(44, 2)),
+    };
+    (0..count).any(|header| number(start + header * size, 4) == 3)
+}

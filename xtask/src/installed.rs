@@ -1,0 +1,115 @@
+//! `cargo xtask test-installed`: the Debian package in a fresh Debian system, beside ext4.
+//!
+//! A guest has nothing but Debian's required packages, a kernel, and the package, installed by apt from a file. `packaging/guest/installed.sh`
+//! runs in it at every boot and prints the result of each check. The host cuts the power when the guest asks for it.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::{
+    dist,
+    guest::{self, DebianTree, Disk, Guest},
+    report::{StepOutcome, Tally},
+    run::Cmd,
+    scratch::Scratch,
+    workspace::Workspace,
+};
+
+/// Packages of the guest besides those of every guest, as apt has no network there: fuse3 is recommended by the package, and
+/// libpam-systemd gives a user a systemd of its own.
+const PACKAGES: [&str; 3] = ["fuse3", "attr", "libpam-systemd"];
+
+const ROOT_LEN: u64 = 2 << 30;
+const VOLUME_LEN: u64 = 256 << 20;
+
+/// Longest time between two lines of the guest.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Number of restarts that the script asks for.
+const RESTARTS_MAX: u32 = 1;
+
+/// Runs the checks as one step.
+pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
+    let name = "the package in a fresh Debian system";
+    match guest::need() {
+        Err(missing) => tally.skip(name, &missing),
+        Ok(()) => tally.step(name, || check(workspace)),
+    }
+}
+
+fn check(workspace: &Workspace) -> Result<StepOutcome> {
+    let package = dist::quick_package(workspace)?;
+    let tree = DebianTree::get(workspace, "installed", &PACKAGES)?;
+    let (kernel, initrd) = tree.kernel()?;
+    let scratch = Scratch::new()?;
+    let disk = |name: &'static str| Disk { name, image: scratch.dir.join(format!("{name}.img")) };
+    let disks = ["root", "payload", "one", "two", "old"].map(disk);
+    tree.write_disk(&disks[0].image, ROOT_LEN)?;
+    write_payload(workspace, &package, &scratch.dir, &disks[1].image)?;
+    for volume in &disks[2..] {
+        File::create(&volume.image)?.set_len(VOLUME_LEN)?;
+    }
+    let guest = Guest {
+        kernel,
+        initrd,
+        kernel_arguments: "root=/dev/disk/by-id/virtio-root rw".into(),
+        memory_mib: 1024,
+        disks: disks.into(),
+    };
+    watch(&guest)
+}
+
+/// Writes the package and the script of the guest as a tar archive to the image of the payload.
+fn write_payload(workspace: &Workspace, package: &Path, dir: &Path, image: &Path) -> Result<()> {
+    let tree = dir.join("payload");
+    let guest: PathBuf = tree.join("guest");
+    fs::create_dir_all(&guest)?;
+    fs::copy(package, guest.join("sfs-tools.deb"))?;
+    let script = workspace.root.join("packaging/guest/installed.sh");
+    fs::copy(&script, guest.join("run")).with_context(|| script.display().to_string())?;
+    Cmd::new("chmod").args(["755"]).arg(guest.join("run")).read()?;
+    Cmd::new("tar").arg("-C").arg(&tree).arg("-cf").arg(image).arg("guest").read()?;
+    Ok(())
+}
+
+/// Starts the guest, starts it again after a restart or a power cut, and counts its checks.
+fn watch(guest: &Guest) -> Result<StepOutcome> {
+    let mut outcome = StepOutcome::default();
+    let mut running = guest.start()?;
+    let mut restarts = 0;
+    loop {
+        let line = running.wait_for(TIMEOUT, |line| {
+            let (_, said) = line.split_once("guest: ")?;
+            Some(said.to_owned())
+        })?;
+        let Some(line) = line else {
+            restarts += 1;
+            ensure!(restarts <= RESTARTS_MAX, "the guest restarts again and again");
+            running = guest.start()?;
+            continue;
+        };
+        match line.split_once(' ').unwrap_or((&line, "")) {
+            ("ok", _) => outcome.passed += 1,
+            ("failed", name) => {
+                outcome.failed += 1;
+                outcome.notes.push(format!("failed: {name}"));
+            }
+            ("cut", _) => {
+                running.cut()?;
+                running = guest.start()?;
+            }
+            ("end", _) => break,
+            _ => bail!("the guest said '{line}'"),
+        }
+    }
+    running.wait_for_end(TIMEOUT)?;
+    if outcome.passed == 0 {
+        bail!("the guest checked nothing");
+    }
+    Ok(outcome)
+}
