@@ -187,17 +187,19 @@ fn take_dirty(handle: &InodeState, first: u32, blocks: &mut [Block]) -> Vec<u32>
 /// Divides mapped blocks, in ascending order, into pieces that are adjacent in the file and on the device.
 fn pieces<'a>(mapped: &[Mapped], first: u32, blocks: &'a mut [Block]) -> Vec<Piece<'a>> {
     let mut pieces = Vec::new();
-    let (mut rest, mut at) = (blocks, first);
+    // The memory from block `first + at` on: the block behind the last one of the largest file has no number.
+    let (mut rest, mut at) = (blocks, 0);
     let mut left = mapped;
     while let Some((block, mapping)) = left.first() {
         let follows = |(no, (other, place)): &(u32, &Mapped)| {
             *other == block + no && place.address == mapping.address.wrapping_add(u64::from(*no))
         };
         let len = (0..).zip(left).take_while(follows).take(PIECE_BLOCKS_MAX).count();
-        let (_, from_here) = rest.split_at_mut((block - at) as usize);
+        let begin = (block - first) as usize;
+        let (_, from_here) = rest.split_at_mut(begin - at);
         let (memory, after) = from_here.split_at_mut(len);
         pieces.push(Piece { address: mapping.address, blocks: memory });
-        (rest, at, left) = (after, block + len as u32, &left[len..]);
+        (rest, at, left) = (after, begin + len, &left[len..]);
     }
     pieces
 }
