@@ -28,6 +28,10 @@ pub(crate) use pieces::Piece;
 /// Gap in blocks that is read along, until the mount has measured its device.
 const GAP_BLOCKS_MAX: usize = 8;
 
+/// Largest number of blocks of a read among others: requests of a megabyte are as fast as longer ones, and let other
+/// requests get their turn.
+const RUN_BLOCKS_MAX: usize = 256;
+
 /// Device of an open volume.
 pub(crate) struct VolumeDevice {
     device: Arc<dyn Device>,
@@ -36,6 +40,8 @@ pub(crate) struct VolumeDevice {
     counters: Arc<AtomicCounters>,
     /// Longest gap between two blocks that is read along, in blocks.
     gap_blocks_max: AtomicUsize,
+    /// Number of blocks that the device reads while requests of other threads wait.
+    turn_blocks: AtomicUsize,
 }
 
 impl VolumeDevice {
@@ -46,7 +52,8 @@ impl VolumeDevice {
         counters: Arc<AtomicCounters>,
     ) -> Self {
         let gap_blocks_max = AtomicUsize::new(GAP_BLOCKS_MAX);
-        Self { device, in_flight: RwLock::default(), health, counters, gap_blocks_max }
+        let (in_flight, turn_blocks) = (RwLock::default(), AtomicUsize::new(usize::MAX));
+        Self { device, in_flight, health, counters, gap_blocks_max, turn_blocks }
     }
 
     /// Sets the longest gap between two wanted blocks that is read along, in blocks.
@@ -56,6 +63,20 @@ impl VolumeDevice {
 
     fn gap_blocks_max(&self) -> usize {
         self.gap_blocks_max.load(Ordering::Relaxed)
+    }
+
+    /// Sets the number of blocks that the device reads while requests of other threads wait.
+    pub(crate) fn set_turn_blocks(&self, blocks: usize) {
+        self.turn_blocks.store(blocks.max(1), Ordering::Relaxed);
+    }
+
+    fn turn_blocks(&self) -> usize {
+        self.turn_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Returns the largest number of blocks that are read as one piece.
+    pub(crate) fn run_blocks_max(&self) -> usize {
+        self.turn_blocks().min(RUN_BLOCKS_MAX)
     }
 
     /// Reads blocks from `address` on: from memory while they are in flight, otherwise from the device.

@@ -37,4 +37,4 @@ pub use clean::{Cleaned, CleaningObserver, Trim};
 pub use error::{Error, Result};
 pub use lock_rank::{DurationHistogram, LockTimes, lock_times};
 pub use recovery::{Basis, Moved, Rebuild, make, root_directory};
-pub use volume::{ContentAhead, ResizeError, Resized, Scrub, Volume};
+pub use volume::{AheadRead, ContentAhead, ResizeError, Resized, Scrub, Volume};

@@ -72,7 +72,7 @@ use crate::recovery::Recovery;
 use crate::request::{AccessTimePolicy, VolumeOptions};
 use crate::space::SpaceControl;
 use crate::wear::WearRecorder;
-pub use read_ahead::ContentAhead;
+pub use read_ahead::{AheadRead, ContentAhead};
 pub use resize::{ResizeError, Resized};
 use schedule::Schedule;
 pub use scrub::Scrub;

@@ -1,13 +1,14 @@
 //! Reads of scattered content: exact, whatever lies between the blocks, and with fewer requests.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sfs_core::format::{DataLayout, ROOT_INO};
+use sfs_core::format::{DataLayout, ErrorKind, ROOT_INO};
 use sfs_core::request::{
     AllocateMode, Allocation, AttributeChanges, BlockRun, VolumeOptions, WriteMode,
 };
-use sfs_core::{ContentAhead, Error, Volume};
+use sfs_core::{AheadRead, ContentAhead, Error, Volume};
 use sfs_device::{
     BLOCK_SIZE, FaultyDevice, Keep, MmapRegion, Operation, RamDevice, RecordingDevice,
 };
@@ -77,7 +78,11 @@ impl Fixture {
 
     fn read_ahead(&self, offset: usize, blocks: usize) -> Option<ContentAhead> {
         let memory = MmapRegion::new(blocks).expect("memory");
-        self.volume.read_ahead(self.ino, offset as u64, memory).expect("the tree is sound")
+        match self.volume.read_ahead(self.ino, offset as u64, memory, &|| true) {
+            Ok(AheadRead::Content(content)) => Some(content),
+            Ok(AheadRead::Nothing) => None,
+            other => panic!("the tree is sound, and nobody writes: {other:?}"),
+        }
     }
 
     /// Compares all that was read ahead with the model.
@@ -239,8 +244,40 @@ fn a_damaged_block_in_a_gap_harms_nobody() {
     }
     fixture.check(0, fixture.expected.len());
     fixture.check_ahead(0, FILE_BLOCKS as usize);
-    let errors = fixture.volume.remembered().errors.iter().count();
-    assert_eq!(errors, 0, "no wanted block is bad");
+    let kinds: Vec<ErrorKind> =
+        fixture.volume.remembered().errors.iter().map(|count| count.kind).collect();
+    assert_eq!(kinds, [ErrorKind::Retry], "merged runs were read again; no wanted block is bad");
+}
+
+#[test]
+fn content_that_nobody_wants_any_more_is_not_read_to_its_end() {
+    let mut fixture = Fixture::new(DataLayout::Log);
+    fixture.scatter(&mut SeededRng::new(11));
+    fixture.volume.set_read_turn(8);
+    let read = |go_on: &dyn Fn() -> bool| {
+        let memory = MmapRegion::new(FILE_BLOCKS as usize).expect("memory");
+        fixture.device.reset();
+        let read = fixture.volume.read_ahead(fixture.ino, 0, memory, go_on).expect("no error");
+        (matches!(read, AheadRead::GivenUp), fixture.device.counts().read_blocks)
+    };
+    let asked = Cell::new(0);
+    let twice = || asked.replace(asked.get() + 1) < 2;
+    read(&|| true);
+    let (is_given_up, blocks) = read(&twice);
+    assert!(is_given_up && (16..100).contains(&blocks), "{blocks} blocks");
+    let (is_given_up, blocks) = read(&|| true);
+    assert!(!is_given_up && blocks >= FILE_BLOCKS, "{blocks} blocks");
+    // A write makes what is being read old.
+    let asked = Cell::new(false);
+    let write = || {
+        if !asked.replace(true) {
+            let mode = WriteMode::default();
+            fixture.volume.write(fixture.ino, 0, b"x", mode, &caller()).expect("a write");
+        }
+        true
+    };
+    let (is_given_up, blocks) = read(&write);
+    assert!(is_given_up && blocks < 100, "{blocks} blocks");
 }
 
 #[test]

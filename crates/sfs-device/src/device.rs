@@ -80,6 +80,15 @@ impl ReadRun<'_> {
         self.parts.iter().map(|part| part.block_count() as u64).sum()
     }
 
+    /// Returns the number of blocks that nobody wants.
+    pub(crate) fn skipped_blocks(&self) -> usize {
+        let skipped = |part: &ReadPart<'_>| match part {
+            ReadPart::Into(_) => 0,
+            ReadPart::Skip(count) => *count,
+        };
+        self.parts.iter().map(skipped).sum()
+    }
+
     /// Reads the run by one call of `read`, with an address and a buffer.
     pub fn read_by(
         &mut self,

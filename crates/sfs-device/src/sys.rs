@@ -5,7 +5,6 @@
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
-use std::cell::UnsafeCell;
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
@@ -138,18 +137,6 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// Number of blocks of [`SCRAP`].
-const SCRAP_BLOCKS: usize = 16;
-
-/// Memory for blocks that are read along and not wanted. No program reads it, so any number of calls may fill it at
-/// the same time.
-struct Scrap(UnsafeCell<[Block; SCRAP_BLOCKS]>);
-
-// SAFETY: no reference to the content is ever made; only the kernel writes it.
-unsafe impl Sync for Scrap {}
-
-static SCRAP: Scrap = Scrap(UnsafeCell::new([Block::ZERO; SCRAP_BLOCKS]));
-
 /// List of memory parts that remain to be filled from adjacent blocks of a file.
 pub(crate) struct Scatter<'a> {
     vectors: Vectors,
@@ -157,8 +144,13 @@ pub(crate) struct Scatter<'a> {
 }
 
 impl<'a> Scatter<'a> {
-    /// Lists `parts`; blocks that are skipped go to memory that nobody reads.
-    pub(crate) fn new(parts: &'a mut [ReadPart<'_>]) -> Scatter<'a> {
+    /// Lists `parts`; blocks that are skipped go to `scrap`, whose content nobody uses.
+    ///
+    /// # Panics
+    ///
+    /// If `scrap` has fewer blocks than are skipped.
+    pub(crate) fn new(parts: &'a mut [ReadPart<'_>], scrap: &'a mut [Block]) -> Scatter<'a> {
+        let mut scrap = scrap;
         let mut vectors = Vectors::with_capacity(parts.len());
         for part in parts {
             match part {
@@ -166,12 +158,9 @@ impl<'a> Scatter<'a> {
                     vectors.push(blocks.as_mut_ptr().cast(), size_of_val(*blocks));
                 }
                 ReadPart::Skip(count) => {
-                    let mut left = *count;
-                    while left > 0 {
-                        let step = left.min(SCRAP_BLOCKS);
-                        vectors.push(SCRAP.0.get().cast(), step * BLOCK_SIZE);
-                        left -= step;
-                    }
+                    let (own, rest) = std::mem::take(&mut scrap).split_at_mut(*count);
+                    scrap = rest;
+                    vectors.push(own.as_mut_ptr().cast(), size_of_val(own));
                 }
             }
         }
@@ -196,7 +185,7 @@ impl<'a> Scatter<'a> {
         let rest = self.vectors.rest();
         let count = rest.len() as c_int;
         // SAFETY: `rest` holds `count` vectors. Each covers blocks that are borrowed exclusively for 'a, which `self` does
-        // not outlive, or scrap, to which no reference exists.
+        // not outlive.
         let result =
             unsafe { libc::preadv(file.as_raw_fd(), rest.as_ptr(), count, signed(offset)?) };
         usize::try_from(result).map_err(|_| io::Error::last_os_error())

@@ -102,6 +102,11 @@ impl InodeState {
         Ranked::take(Rank::FileIo, || self.io.read())
     }
 
+    /// Locks the content for reading, unless that would take time.
+    pub(crate) fn try_io_read(&self) -> Option<Ranked<RwLockReadGuard<'_, ()>>> {
+        Ranked::try_take(Rank::FileIo, || self.io.try_read())
+    }
+
     /// Locks the content for writing or truncation.
     pub(crate) fn io_write(&self) -> Ranked<RwLockWriteGuard<'_, ()>> {
         let io = Ranked::take(Rank::FileIo, || self.io.write());

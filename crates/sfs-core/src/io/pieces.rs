@@ -5,10 +5,11 @@
 
 use std::ops::Range;
 
-use sfs_device::{Block, ReadPart, ReadRun};
+use sfs_device::{Block, DeviceError, ReadPart, ReadRun};
 
 use super::VolumeDevice;
 use crate::Error;
+use crate::format::ErrorKind;
 
 /// Part of the wanted blocks that a call may read along in gaps, as a divisor. A single gap is always allowed.
 const GAPS_DIVISOR: usize = 4;
@@ -16,9 +17,8 @@ const GAPS_DIVISOR: usize = 4;
 /// Largest number of pieces that are merged.
 const RUN_PIECES_MAX: usize = 256;
 
-/// Largest number of blocks of a run that is merged: requests of a megabyte are as fast as longer ones, and let other
-/// requests get their turn.
-const RUN_BLOCKS_MAX: u64 = 256;
+/// Turns of the device after which a call asks whether its blocks are still wanted.
+const TURNS: usize = 2;
 
 /// Adjacent blocks of the device, and the memory that they are read into.
 pub(crate) struct Piece<'a> {
@@ -41,16 +41,23 @@ pub(crate) struct PiecesRead {
     pub(crate) requests: usize,
     /// Index of each piece that the device failed to read, in the new order, with the error, which is not counted yet.
     pub(crate) failed: Vec<(usize, Error)>,
+    /// `true` if some pieces were not read, because nobody wanted them any more.
+    pub(crate) is_given_up: bool,
 }
 
 impl VolumeDevice {
     /// Reads all `pieces`, and brings them into another order. Blocks in flight are read from memory. A failure to read a
-    /// gap concerns no piece, and the failure of a piece no other.
-    pub(crate) fn read_pieces(&self, pieces: &mut [Piece<'_>]) -> PiecesRead {
+    /// gap concerns no piece, and the failure of a piece no other. From time to time the call asks whether the pieces
+    /// `are_wanted`, and ends if they are not.
+    pub(crate) fn read_pieces(
+        &self,
+        pieces: &mut [Piece<'_>],
+        are_wanted: &dyn Fn() -> bool,
+    ) -> PiecesRead {
         let mut read = PiecesRead::default();
         let stored = self.sort_stored_first(pieces);
         let (on_device, in_flight) = pieces.split_at_mut(stored);
-        let groups = runs(on_device, self.gap_blocks_max());
+        let groups = runs(on_device, self.gap_blocks_max(), self.run_blocks_max() as u64);
         let outcomes = {
             let mut rest = &mut *on_device;
             let run_of = |group: &Range<usize>| {
@@ -59,9 +66,13 @@ impl VolumeDevice {
                 run(pieces)
             };
             let mut runs: Vec<ReadRun<'_>> = groups.iter().map(run_of).collect();
-            read.requests += runs.len();
-            self.device.read_many(&mut runs)
+            self.read_in_parts(&mut runs, are_wanted)
         };
+        read.requests += outcomes.len();
+        read.is_given_up = outcomes.len() < groups.len();
+        if read.is_given_up {
+            return read;
+        }
         for (group, outcome) in groups.into_iter().zip(outcomes) {
             match outcome {
                 Ok(()) => {}
@@ -77,13 +88,40 @@ impl VolumeDevice {
         read
     }
 
-    /// Reads the pieces of a run that failed one by one.
+    /// Reads the runs, a few turns of the device together. Returns the outcomes, fewer than there are runs if they are not
+    /// wanted any more.
+    fn read_in_parts(
+        &self,
+        runs: &mut [ReadRun<'_>],
+        are_wanted: &dyn Fn() -> bool,
+    ) -> Vec<Result<(), DeviceError>> {
+        let part_blocks = self.turn_blocks().saturating_mul(TURNS) as u64;
+        let mut outcomes = Vec::with_capacity(runs.len());
+        while outcomes.len() < runs.len() && are_wanted() {
+            let rest = &mut runs[outcomes.len()..];
+            let mut blocks = 0;
+            let fits = |run: &&ReadRun<'_>| {
+                let is_full = blocks >= part_blocks;
+                blocks += run.block_count();
+                !is_full
+            };
+            let count = rest.iter().take_while(fits).count();
+            outcomes.extend(self.device.read_many(&mut rest[..count]));
+        }
+        outcomes
+    }
+
+    /// Reads the pieces of a run that failed one by one. If all can be read, the failure has done no harm.
     fn read_each(&self, pieces: &mut [Piece<'_>], group: Range<usize>, read: &mut PiecesRead) {
+        let (address, failed) = (pieces[group.start].address, read.failed.len());
         for (no, piece) in group.clone().zip(&mut pieces[group]) {
             read.requests += 1;
             if let Err(error) = self.device.read(piece.address, piece.blocks) {
                 read.failed.push((no, error.into()));
             }
+        }
+        if read.failed.len() == failed {
+            self.health.note_error(ErrorKind::Retry, address);
         }
     }
 
@@ -118,14 +156,18 @@ fn run<'a>(pieces: &'a mut [Piece<'_>]) -> ReadRun<'a> {
 }
 
 /// Divides pieces, sorted by address, into those that are read by one request each. Of the gaps up to `gap_blocks_max` the
-/// shortest are read along.
-fn runs(pieces: &[Piece<'_>], gap_blocks_max: usize) -> Vec<Range<usize>> {
+/// shortest are read along. A run of several pieces has up to `run_blocks_max` blocks.
+fn runs(
+    pieces: &[Piece<'_>],
+    gap_blocks_max: usize,
+    run_blocks_max: u64,
+) -> Vec<Range<usize>> {
     let mut joins = joins(pieces, gap_blocks_max);
     let (mut count, mut start) = (1, 0);
     let mut runs = Vec::new();
     for no in 1..pieces.len() {
         let blocks = pieces[no].end().saturating_sub(pieces[start].address);
-        joins[no] &= count < RUN_PIECES_MAX && blocks <= RUN_BLOCKS_MAX;
+        joins[no] &= count < RUN_PIECES_MAX && blocks <= run_blocks_max;
         count += 1;
         if !joins[no] {
             runs.push(start..no);
@@ -182,12 +224,14 @@ mod tests {
     #[test]
     fn neighbours_and_near_pieces_are_merged() {
         let places = [(10, 2), (12, 1), (15, 4), (24, 2), (100, 1), (100, 1), (u64::MAX, 1)];
-        let divide = |gap_max| with_pieces(&places, |pieces| runs(pieces, gap_max));
+        let divide = |gap_max| with_pieces(&places, |pieces| runs(pieces, gap_max, 256));
         assert_eq!(divide(0), [0..2, 2..3, 3..4, 4..5, 5..6, 6..7]);
         assert_eq!(divide(2), [0..3, 3..4, 4..5, 5..6, 6..7], "the same address is read twice");
         assert_eq!(divide(5), [0..3, 3..4, 4..5, 5..6, 6..7], "2 and 5 blocks are more than 5");
         assert_eq!(divide(7), [0..4, 4..5, 5..6, 6..7]);
-        assert_eq!(with_pieces(&[], |pieces| runs(pieces, 7)), []);
+        let short = with_pieces(&places, |pieces| runs(pieces, 7, 9));
+        assert_eq!(short, [0..3, 3..4, 4..5, 5..6, 6..7], "a run of nine blocks");
+        assert_eq!(with_pieces(&[], |pieces| runs(pieces, 7, 256)), []);
     }
 
     #[test]
@@ -198,7 +242,7 @@ mod tests {
             let gaps = |run: &Range<usize>| {
                 pieces[run.end - 1].end() - pieces[run.start].address - run.len() as u64
             };
-            let read_along: u64 = runs(pieces, 4).iter().map(gaps).sum();
+            let read_along: u64 = runs(pieces, 4, 256).iter().map(gaps).sum();
             assert_eq!(read_along, 25, "gaps of one block");
         });
     }
@@ -210,7 +254,7 @@ mod tests {
             gap_max in 0_usize..40,
         ) {
             let pieces_checked = with_pieces(&places, |pieces| {
-                let runs = runs(pieces, gap_max);
+                let runs = runs(pieces, gap_max, 256);
                 let all: Vec<usize> = runs.iter().cloned().flatten().collect();
                 let mut read_along = 0;
                 for run in &runs {

@@ -31,46 +31,68 @@ pub struct ContentAhead {
     requests: usize,
 }
 
+/// Outcome of [`Volume::read_ahead`].
+#[derive(Debug)]
+pub enum AheadRead {
+    /// The content, as far as it can be read.
+    Content(ContentAhead),
+    /// The file ends before it, or is no regular one.
+    Nothing,
+    /// The content is being changed, has changed meanwhile, or is not wanted any more.
+    GivenUp,
+}
+
 impl Volume {
-    /// Reads the content of `ino` from byte `offset` on, which begins a block, into `memory`. Blocks that cannot be read are
-    /// left out, and no error is counted: the read that needs the block meets the error again. Returns `None` at the end
-    /// of the file, for other files than regular ones, and if the content has changed meanwhile.
+    /// Reads the content of `ino` from byte `offset` on, which begins a block, into `memory`, as long as it `is_wanted`. Blocks that
+    /// cannot be read are left out, and their errors are not counted: the read that needs the block meets the error again.
+    /// Never waits for a writer.
     ///
     /// # Errors
     ///
-    /// Errors of the tree.
+    /// Errors of the tree, which are counted.
     pub fn read_ahead(
         &self,
         ino: u64,
         offset: u64,
         memory: MmapRegion,
-    ) -> Result<Option<ContentAhead>> {
-        self.space.note_request();
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<AheadRead> {
         let mut memory = memory;
         let file = self.inodes.get(ino);
         let version = {
             // No writer is at work.
-            let _io = file.io_read();
+            let Some(_io) = file.try_io_read() else { return Ok(AheadRead::GivenUp) };
             file.version()
         };
         let inode = self.attributes(ino)?;
         let behind = inode.size.saturating_sub(offset);
         let len = behind.min((memory.len() * BLOCK_SIZE) as u64) as usize;
         if inode.kind() != FileKind::Regular || len == 0 {
-            return Ok(None);
+            return Ok(AheadRead::Nothing);
         }
         let blocks = &mut memory[..len.div_ceil(BLOCK_SIZE)];
         let first = first_block(offset);
-        let read = self.read_blocks(&file, first, blocks)?;
+        let are_wanted = || file.version() == version && is_wanted();
+        let read = self.read_blocks(&file, first, blocks, &are_wanted)?;
         // Without the lock of the file, a place in place may belong to another file by now, unnoticed without a checksum.
-        if !self.have_stayed(ino, &read.unverified)? || file.version() != version {
-            return Ok(None);
+        if read.is_given_up
+            || !self.have_stayed(ino, &read.unverified)?
+            || file.version() != version
+        {
+            return Ok(AheadRead::GivenUp);
         }
         let missing = read.unread.iter().chain(&read.damaged).map(|block| (block - first) as usize);
         let mut missing: Vec<usize> = missing.collect();
         missing.sort_unstable();
         let (start, is_end, requests) = (offset, len as u64 == behind, read.requests);
-        Ok(Some(ContentAhead { file, version, memory, start, len, is_end, missing, requests }))
+        let content =
+            ContentAhead { file, version, memory, start, len, is_end, missing, requests };
+        Ok(AheadRead::Content(content))
+    }
+
+    /// Counts a request by a user that is answered from content that was read ahead.
+    pub fn note_read_of_ahead(&self) {
+        self.space.note_request();
     }
 
     /// Takes `bytes` of the budget `cache=` for content that was read ahead; the cache of nodes has the rest.
@@ -82,6 +104,11 @@ impl Volume {
     /// their own.
     pub fn set_read_gap(&self, blocks: usize) {
         self.io.set_gap_blocks_max(blocks);
+    }
+
+    /// Sets the number of blocks that the device reads while requests of other threads wait: no request among others is longer.
+    pub fn set_read_turn(&self, blocks: usize) {
+        self.io.set_turn_blocks(blocks);
     }
 }
 

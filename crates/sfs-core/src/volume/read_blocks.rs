@@ -24,9 +24,6 @@ const ATTEMPTS: usize = 8;
 /// Number of blocks that are looked up under one hold of the metadata lock.
 const LOOKUP_BLOCKS: usize = 256;
 
-/// Largest number of blocks that are read as one piece.
-const PIECE_BLOCKS_MAX: usize = 256;
-
 /// A block of a file and its place on the device.
 pub(super) type Mapped = (u32, Mapping);
 
@@ -43,13 +40,15 @@ pub(super) struct BlocksRead {
     pub(super) damaged: Vec<u32>,
     /// Blocks that are overwritten in place and have no checksum, with their places.
     pub(super) unverified: Vec<Mapped>,
+    /// `true` if not all blocks were read, because nobody wanted them any more.
+    pub(super) is_given_up: bool,
 }
 
 impl Volume {
     /// Fills `blocks` with the content of a file from block `first` on. Holes are zeros; bytes of the last block
     /// beyond the end of the file are undefined.
     pub(super) fn fill(&self, handle: &InodeState, first: u32, blocks: &mut [Block]) -> Result<()> {
-        let read = self.read_blocks(handle, first, blocks)?;
+        let read = self.read_blocks(handle, first, blocks, &|| true)?;
         if let Some(error) = read.error {
             return Err(self.health.counted(error));
         }
@@ -62,12 +61,13 @@ impl Volume {
         Err(self.health.counted(damage.into()))
     }
 
-    /// Fills `blocks` as [`Volume::fill`] does, as far as the blocks can be read.
+    /// Fills `blocks` as [`Volume::fill`] does, as far as the blocks can be read, and as long as they `are_wanted`.
     pub(super) fn read_blocks(
         &self,
         handle: &InodeState,
         first: u32,
         blocks: &mut [Block],
+        are_wanted: &dyn Fn() -> bool,
     ) -> Result<BlocksRead> {
         let mut read = BlocksRead::default();
         let mut wanted = take_dirty(handle, first, blocks);
@@ -78,8 +78,11 @@ impl Volume {
                 break;
             }
             let mapped = self.locate(handle.ino, &wanted, first, blocks)?;
-            let before =
-                std::mem::replace(&mut wrong, self.fetch(&mapped, first, blocks, &mut read));
+            let now_wrong = self.fetch(&mapped, first, blocks, are_wanted, &mut read);
+            if read.is_given_up {
+                return Ok(read);
+            }
+            let before = std::mem::replace(&mut wrong, now_wrong);
             self.note_retries(&before, &mapped, &wrong);
             wanted = wrong.iter().map(|(block, _)| *block).collect();
         }
@@ -134,13 +137,18 @@ impl Volume {
         mapped: &[Mapped],
         first: u32,
         blocks: &mut [Block],
+        are_wanted: &dyn Fn() -> bool,
         read: &mut BlocksRead,
     ) -> Vec<Mapped> {
         let mut unread: Vec<u64> = Vec::new();
         {
-            let mut pieces = pieces(mapped, first, blocks);
-            let outcome = self.io.read_pieces(&mut pieces);
+            let mut pieces = pieces(mapped, first, blocks, self.io.run_blocks_max());
+            let outcome = self.io.read_pieces(&mut pieces, are_wanted);
             read.requests += outcome.requests;
+            if outcome.is_given_up {
+                read.is_given_up = true;
+                return Vec::new();
+            }
             for (no, error) in outcome.failed {
                 let piece = &pieces[no];
                 unread.extend((piece.address..).take(piece.blocks.len()));
@@ -184,8 +192,14 @@ fn take_dirty(handle: &InodeState, first: u32, blocks: &mut [Block]) -> Vec<u32>
     wanted
 }
 
-/// Divides mapped blocks, in ascending order, into pieces that are adjacent in the file and on the device.
-fn pieces<'a>(mapped: &[Mapped], first: u32, blocks: &'a mut [Block]) -> Vec<Piece<'a>> {
+/// Divides mapped blocks, in ascending order, into pieces that are adjacent in the file and on the device, of up to `len_max`
+/// blocks.
+fn pieces<'a>(
+    mapped: &[Mapped],
+    first: u32,
+    blocks: &'a mut [Block],
+    len_max: usize,
+) -> Vec<Piece<'a>> {
     let mut pieces = Vec::new();
     // The memory from block `first + at` on: the block behind the last one of the largest file has no number.
     let (mut rest, mut at) = (blocks, 0);
@@ -194,7 +208,7 @@ fn pieces<'a>(mapped: &[Mapped], first: u32, blocks: &'a mut [Block]) -> Vec<Pie
         let follows = |(no, (other, place)): &(u32, &Mapped)| {
             *other == block + no && place.address == mapping.address.wrapping_add(u64::from(*no))
         };
-        let len = (0..).zip(left).take_while(follows).take(PIECE_BLOCKS_MAX).count();
+        let len = (0..).zip(left).take_while(follows).take(len_max).count();
         let begin = (block - first) as usize;
         let (_, from_here) = rest.split_at_mut(begin - at);
         let (memory, after) = from_here.split_at_mut(len);

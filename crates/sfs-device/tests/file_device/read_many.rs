@@ -8,19 +8,40 @@ use super::{ImageFile, numbered};
 
 const BLOCKS: usize = 4000;
 
-/// Calls `check` with devices whose blocks are numbered.
+/// Returns whether the kernel gives this process rings.
+fn has_rings() -> bool {
+    // 0: on; 1: for root; 2: off. Without the file the kernel is older than the setting.
+    let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    setting.is_ok_and(|setting| setting.trim() == "0")
+}
+
+/// Calls `check` with devices, without and with rings, whose blocks are numbered.
 fn on_devices(check: impl Fn(&FileDevice)) {
     for parent in [std::env::temp_dir(), "/dev/shm".into()] {
         if !Path::new(&parent).exists() {
             println!("skip: no {}", parent.display());
             continue;
         }
-        let image = ImageFile::within(&parent, BLOCKS as u64);
-        let device = image.open();
-        device.write(0, &[&numbered(BLOCKS)], Stream::default()).unwrap();
-        println!("{}: direct I/O: {}", parent.display(), device.direct_io());
+        let (_image, device) = numbered_device(&parent);
+        check(&device);
+        let (_image, device) = numbered_device(&parent);
+        let rings = device.make_read_rings(2);
+        println!("{}: direct I/O: {}, {rings} rings", parent.display(), device.direct_io());
+        assert!(rings == 2 || !device.direct_io() || !has_rings(), "{rings} rings");
+        check_runs(&device, &[(1, vec![(true, 2), (false, 300), (true, 1)]), (9, vec![(true, 5)])]);
+        check_runs(&device, &[(1, vec![(true, 2), (false, 2), (true, 1)]), (9, vec![(true, 5)])]);
+        // One run of the first call skips more than a ring has memory for.
+        assert_eq!(device.ring_requests(), if rings > 0 { 3 } else { 0 });
         check(&device);
     }
+}
+
+/// Returns a device whose blocks are numbered.
+fn numbered_device(parent: &Path) -> (ImageFile, FileDevice) {
+    let image = ImageFile::within(parent, BLOCKS as u64);
+    let device = image.open();
+    device.write(0, &[&numbered(BLOCKS)], Stream::default()).unwrap();
+    (image, device)
 }
 
 /// Reads runs of an address, and of parts: blocks that are wanted (true) or skipped. Compares the wanted ones.
@@ -66,7 +87,7 @@ fn runs_are_read_whole_whatever_they_skip() {
         let parts = || (0..3000).map(|no| (no % 2 == 0, 1)).collect::<Vec<_>>();
         check_runs(device, &[(0, parts()), (900, parts()), (1000, vec![(true, 3000)])]);
         for turn_bytes in [0, BLOCK_SIZE, 10 * BLOCK_SIZE] {
-            device.set_turn_bytes(turn_bytes);
+            device.set_turn(turn_bytes, BLOCK_SIZE);
             let runs: Vec<_> = (0..100).map(|no| (no * 39, vec![(true, 20)])).collect();
             check_runs(device, &runs);
         }
@@ -118,7 +139,7 @@ fn a_file_that_has_become_shorter_fails_the_runs_behind_its_end() {
     });
 }
 
-/// Each thread has a ring of its own.
+/// There are fewer rings than threads.
 #[test]
 fn threads_read_at_the_same_time() {
     on_devices(|device| {
