@@ -26,9 +26,20 @@ use crate::kernel_release;
 /// Read-ahead, in KiB: eight requests of the size that the kernel sends by default.
 const READ_AHEAD_KB: &str = "1024";
 
+/// Directory of the kernel's settings for backing devices.
+const DEVICES: &str = "/sys/class/bdi";
+
 /// Waits for the mount whose root directory is open as `root` to answer. Returns its device number.
 pub(crate) fn wait_for(root: &File) -> io::Result<u64> {
     Ok(root.metadata()?.dev())
+}
+
+/// Returns whether this process can have the kernel read ahead: in some containers root cannot, as no user can. Another mount's
+/// setting is opened for that, and left as it is.
+pub(crate) fn can_be_configured() -> bool {
+    let Ok(devices) = std::fs::read_dir(DEVICES) else { return false };
+    let opens = |path: PathBuf| File::options().write(true).open(path).is_ok();
+    devices.flatten().any(|device| opens(device.path().join("read_ahead_kb")))
 }
 
 /// Backing device of a mount, with the bound on the dirty data that the kernel holds for the mount.
@@ -111,7 +122,7 @@ impl BackingDevice {
     pub(crate) fn open(&self, number: DeviceNumber) -> Option<PathBuf> {
         let DeviceNumber { major, minor } = number;
         let names = [format!("{major}:{minor}-fuseblk"), format!("{major}:{minor}")];
-        let base = Path::new("/sys/class/bdi");
+        let base = Path::new(DEVICES);
         let open =
             |name| BdiFiles::open(&base.join(name)).ok().map(|files| (base.join(name), files));
         let (path, files) = names.iter().find_map(open)?;

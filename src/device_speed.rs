@@ -90,8 +90,14 @@ impl DeviceSpeed {
 
     /// Returns the longest gap between two blocks, in blocks, that is read in less time than a request takes.
     pub(crate) fn gap_blocks(self) -> usize {
+        let blocks = (self.request_bytes() / BLOCK_SIZE) as u64;
+        blocks.clamp(GAP_BLOCKS_MIN, GAP_BLOCKS_MAX) as usize
+    }
+
+    /// Returns the number of bytes that the device reads in the time of a request.
+    pub(crate) fn request_bytes(self) -> usize {
         let bytes = self.request.as_nanos() * u128::from(self.bytes_per_second) / 1_000_000_000;
-        (bytes / BLOCK_SIZE as u128).clamp(GAP_BLOCKS_MIN.into(), GAP_BLOCKS_MAX.into()) as usize
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// Returns the number of bytes that the device reads while requests of other threads wait.
@@ -170,6 +176,7 @@ mod tests {
         assert_eq!(card.bytes_per_second, 43_690_666);
         assert_eq!(card.request, Duration::from_nanos(506_250), "600 us less those of a block");
         assert_eq!((card.gap_blocks(), card.turn_bytes()), (5, 873_813));
+        assert_eq!(card.request_bytes(), 22_118);
         let ssd = DeviceSpeed::of_times(micros(200), micros(80));
         assert_eq!(ssd.gap_blocks(), 2, "requests run at the same time");
         let disk = DeviceSpeed::of_times(micros(10_000), micros(80_000));

@@ -23,6 +23,7 @@ use own_mount::{OwnMount, UnannouncedMount};
 use parking_lot::Mutex;
 use sfs_core::format::{FORMAT_VERSION, Features};
 use sfs_core::{ResizeError, Volume};
+use sfs_device::BLOCK_SIZE;
 use sfs_system::memory_limit::MemoryLimit;
 use sfs_system::mountinfo;
 
@@ -49,6 +50,9 @@ use crate::resize_report::{self, ResizeReport};
 use crate::timed_device::TimedDevice;
 use crate::transport::{Serving, TransportChoice};
 use crate::unsafe_calls;
+
+/// Number of threads that make several requests to the device at the same time: those that serve reads, and two that read ahead.
+const READ_RINGS: usize = 6;
 
 /// Arguments of `sfs-mount`.
 #[derive(Clone, Debug)]
@@ -162,12 +166,16 @@ fn serve(
     let name = path.display().to_string();
     let grown = grow(&volume, &options);
     let waker = Arc::new(Waker::default());
+    // Before the sandbox, and after the monitor was forked, which inherits no ring.
+    device.make_read_rings(READ_RINGS);
     let read_speed = device_speed::measure(&device, &volume.superblock().layout);
     volume.set_read_gap(read_speed.map_or(0, DeviceSpeed::gap_blocks));
-    device.set_turn_bytes(read_speed.map_or(usize::MAX, DeviceSpeed::turn_bytes));
-    // Only root can make the kernel ask for more than 128 KiB at a time.
-    let is_fed = nix::unistd::geteuid().is_root()
-        && ReadAhead::window_max(options.volume.cache, read_speed) > 0;
+    let turn_bytes = read_speed.map_or(usize::MAX, DeviceSpeed::turn_bytes);
+    device.set_turn(turn_bytes, read_speed.map_or(0, DeviceSpeed::request_bytes));
+    volume.set_read_turn(turn_bytes / BLOCK_SIZE);
+    // The kernel asks for no more than 128 KiB at a time otherwise.
+    let is_fed =
+        bdi::can_be_configured() && ReadAhead::window_max(options.volume.cache, read_speed) > 0;
     let reads_asynchronously = options.async_reads.are_wanted(read_speed, is_fed);
     let bdi = Arc::new(BackingDevice::new(device.clone(), read_speed, reads_asynchronously));
     let mut shell =

@@ -116,7 +116,7 @@ impl ControlHandler {
         let report = VolumeReport::of_mounted(volume, &self.before, &self.device, transport);
         let cache = Some(self.bdi.dirty_bound().into());
         let latencies = LatencyReport::of(&self.latencies);
-        let reads = Some(ReadsReport::from(&self.reads));
+        let reads = Some(ReadsReport::new(&self.reads, self.opened.ring_requests()));
         let sandbox = Some(SandboxReport::from(self.limits));
         let cleanings = self.cleanings.report();
         VolumeReport { cache, reads, latencies, sandbox, cleanings, ..report }

@@ -23,7 +23,7 @@ use sfs_fuse::ReadArgs;
 pub(super) use self::window::Ahead;
 
 use self::stream::Stream;
-use self::window::{Slot, WINDOW_MIN, WindowBudget};
+use self::window::{Slot, WINDOW_FIRST, WindowBudget};
 use self::workers::{Job, Workers};
 use crate::device_speed::DeviceSpeed;
 
@@ -105,6 +105,7 @@ impl ReadAhead {
         let found = self.note(key, read.offset, len as u64);
         let answer = take(&found, read.offset, len, room);
         if answer.is_some() {
+            self.budget.note_read();
             self.answered_bytes.fetch_add(len as u64, Ordering::Relaxed);
         } else if found.iter().any(|slot| slot.is_old()) {
             self.give_up(key);
@@ -136,8 +137,8 @@ impl ReadAhead {
         let memory = consumed.into_iter().find_map(|slot| slot.into_memory(window.len));
         let mut memory = memory.or_else(|| self.budget.take(window.len));
         if memory.is_none() && stream.has_none() {
-            window.len = WINDOW_MIN;
-            memory = self.budget.take(WINDOW_MIN);
+            window.len = WINDOW_FIRST;
+            memory = self.budget.take(WINDOW_FIRST);
         }
         if let Some(memory) = memory {
             let slot = stream.add(window);
@@ -177,14 +178,20 @@ fn take(found: &[Arc<Slot>], offset: u64, len: usize, room: &mut [u8]) -> Option
     }
     let room = room.get_mut(..len)?;
     let mut filled = copy(&ahead, offset, room)?;
+    let mut used = vec![ahead];
     for slot in others {
         let ahead = slot.wait()?;
         filled += copy(&ahead, offset + filled as u64, &mut room[filled..])?;
-        if ahead.content().is_end() {
-            return Some(AnswerAhead::InPlace(filled));
+        let is_end = ahead.content().is_end();
+        used.push(ahead);
+        if is_end {
+            break;
         }
     }
-    (filled == len).then_some(AnswerAhead::InPlace(filled))
+    let is_whole = filled == len || used.last().is_some_and(|ahead| ahead.content().is_end());
+    // A write between two waits has made the windows before it old: all have the bytes of one moment.
+    let are_current = used.iter().all(|ahead| ahead.content().is_current());
+    (is_whole && are_current).then_some(AnswerAhead::InPlace(filled))
 }
 
 /// Copies the bytes of a window from `offset` on to `room`; returns their number.

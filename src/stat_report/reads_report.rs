@@ -22,10 +22,13 @@ pub struct ReadsReport {
     pub window_bytes_max: u64,
     /// Number of bytes of reads that were answered from what the daemon had read ahead.
     pub ahead_bytes: u64,
+    /// Number of requests to the device that were made together with others, through io_uring; 0 where the kernel allows none.
+    pub ring_requests: u64,
 }
 
-impl From<&ReadFigures> for ReadsReport {
-    fn from(figures: &ReadFigures) -> Self {
+impl ReadsReport {
+    /// Returns the report of these figures, and of `ring_requests` requests made together.
+    pub(crate) fn new(figures: &ReadFigures, ring_requests: u64) -> Self {
         let ReadFigures { speed, window_bytes_max, answered_bytes } = figures;
         let micros =
             |speed: DeviceSpeed| u64::try_from(speed.request.as_micros()).unwrap_or(u64::MAX);
@@ -35,6 +38,7 @@ impl From<&ReadFigures> for ReadsReport {
             gap_bytes_max: (speed.map_or(0, DeviceSpeed::gap_blocks) * BLOCK_SIZE) as u64,
             window_bytes_max: *window_bytes_max,
             ahead_bytes: answered_bytes.load(Ordering::Relaxed),
+            ring_requests,
         }
     }
 }

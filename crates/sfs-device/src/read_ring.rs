@@ -193,11 +193,10 @@ fn exchange(
     while submitted < lists.len() || under_way > 0 {
         while submitted < lists.len() && under_way < DEPTH && turn_left > 0 {
             let vectors = lists[submitted].next_vectors();
-            let entry =
-                opcode::Readv::new(types::Fixed(0), vectors.as_ptr(), vectors.len() as u32)
-                    .offset(offsets[submitted])
-                    .build()
-                    .user_data(submitted as u64);
+            let entry = opcode::Readv::new(types::Fixed(0), vectors.as_ptr(), vectors.len() as u32)
+                .offset(offsets[submitted])
+                .build()
+                .user_data(submitted as u64);
             // SAFETY: the vectors are those of `lists`, and cover memory that `lists` borrows exclusively. Neither is touched
             // before this function returns, which it does not while the kernel has taken a request and not completed it:
             // the loop ends with `under_way` 0, nothing in it panics, and `wait` returns an error only if the kernel has

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sfs_device::BLOCK_SIZE;
 
-use super::window::{Slot, WINDOW_MIN};
+use super::window::{Slot, WINDOW_FIRST, WINDOW_MIN};
 
 /// Number of reads in order after which windows begin.
 const READS_NEEDED: u32 = 2;
@@ -44,7 +44,11 @@ pub(super) struct Stream {
     reads: u32,
     /// Number of reads in order after which windows begin.
     needed: u32,
-    /// Length of the next window.
+    /// Number of bytes read in order.
+    bytes: u64,
+    /// Length of the last read.
+    read_len: u64,
+    /// Length of the next window; 0 before the first.
     window_len: u64,
     /// Windows that follow each other, up to the one that is being read.
     windows: VecDeque<(Window, Arc<Slot>)>,
@@ -72,7 +76,9 @@ impl Default for Stream {
             next: 0,
             reads: 0,
             needed: READS_NEEDED,
-            window_len: WINDOW_MIN,
+            bytes: 0,
+            read_len: 0,
+            window_len: 0,
             windows: VecDeque::new(),
             last: Duration::ZERO,
         }
@@ -84,13 +90,15 @@ impl Stream {
     /// read-ahead may overtake each other, so reads are in order also if one comes a little early or late.
     pub(super) fn note(&mut self, offset: u64, len: u64, now: Duration) -> Vec<Arc<Slot>> {
         self.last = now;
-        let slack = (4 * len).clamp(128 << 10, WINDOW_MIN);
+        let slack = len.saturating_mul(4).min(WINDOW_MIN);
+        self.read_len = len;
         let end = offset.saturating_add(len);
         if offset > self.next.saturating_add(slack) || end.saturating_add(slack) < self.next {
-            (self.next, self.reads, self.window_len) = (end, 0, WINDOW_MIN);
+            (self.next, self.reads, self.bytes, self.window_len) = (end, 0, len, 0);
             return self.windows.drain(..).map(|(_, slot)| slot).collect();
         }
         if end > self.next {
+            self.bytes = self.bytes.saturating_add(end - self.next);
             self.next = end;
             self.reads = self.reads.saturating_add(1);
         }
@@ -121,20 +129,33 @@ impl Stream {
         if self.reads < self.needed {
             return None;
         }
+        let from = self.next / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
+        if self.window_len == 0 {
+            let len = self.bytes.saturating_mul(2).clamp(WINDOW_FIRST, WINDOW_MIN);
+            self.window_len = len.next_multiple_of(WINDOW_FIRST);
+        }
         let Some((last, slot)) = self.windows.back() else {
-            let start = self.next / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
-            return Some(Window { start, len: self.window_len });
+            return Some(Window { start: from, len: self.window_len });
         };
         let outcome = slot.outcome();
         if outcome.is_some_and(|outcome| outcome.is_last) || self.next < last.start {
             return None;
         }
         if let Some(outcome) = outcome {
-            let is_scattered = outcome.requests as u64 * SCATTERED_BYTES > last.len;
-            let len = if is_scattered { 2 * last.len } else { last.len / 2 };
-            self.window_len = len.clamp(WINDOW_MIN, window_max);
+            let is_scattered = |requests| requests as u64 * SCATTERED_BYTES > last.len;
+            let len = match outcome.requests {
+                _ if outcome.is_slow => last.len / 2,
+                None => last.len,
+                Some(requests) if is_scattered(requests) => 2 * last.len,
+                Some(_) if last.len < WINDOW_MIN => (2 * last.len).min(WINDOW_MIN),
+                Some(_) => (last.len / 2).max(WINDOW_MIN),
+            };
+            // A window that is shorter than a read answers none.
+            let least = self.read_len.clamp(WINDOW_FIRST, WINDOW_MIN);
+            self.window_len = len.next_multiple_of(WINDOW_FIRST).clamp(least, window_max);
         }
-        Some(Window { start: last.end(), len: self.window_len })
+        // A reader that has overtaken its windows needs what is behind them.
+        Some(Window { start: last.end().max(from), len: self.window_len })
     }
 
     /// Returns whether the handle has no window.
@@ -184,14 +205,29 @@ mod tests {
     fn windows_begin_with_the_second_read_in_order() {
         let mut stream = Stream::default();
         assert_eq!(read(&mut stream, 0, 128 * KIB), None);
-        let first = Window { start: 256 * KIB, len: WINDOW_MIN };
-        assert_eq!(read(&mut stream, 128 * KIB, 128 * KIB), Some(first));
-        let second = Window { start: first.end(), len: WINDOW_MIN };
-        assert_eq!(read(&mut stream, 256 * KIB, MIB), Some(second), "the first is in use");
-        assert_eq!(read(&mut stream, 1280 * KIB, MIB), None, "the second is not");
-        assert_eq!(stream.covering(256 * KIB, MIB).len(), 1);
-        assert_eq!(stream.covering(first.end() - MIB, 2 * MIB).len(), 2);
+        let first = Window { start: 256 * KIB, len: 512 * KIB };
+        assert_eq!(read(&mut stream, 128 * KIB, 128 * KIB), Some(first), "twice what was read");
+        let second = Window { start: first.end(), len: 512 * KIB };
+        assert_eq!(read(&mut stream, 256 * KIB, 128 * KIB), Some(second), "the first is in use");
+        assert_eq!(read(&mut stream, 384 * KIB, 128 * KIB), None, "the second is not");
+        assert_eq!(stream.covering(256 * KIB, 512 * KIB).len(), 1);
+        assert_eq!(stream.covering(first.end() - 4 * KIB, 8 * KIB).len(), 2);
         assert_eq!(stream.covering(0, MIB).len(), 0, "its first byte is in no window");
+        let third = Window { start: 3 * MIB, len: 512 * KIB };
+        stream.next = 2 * MIB;
+        assert_eq!(read(&mut stream, 2 * MIB, MIB).map(|due| due.start), Some(third.start));
+    }
+
+    #[test]
+    fn short_reads_begin_short_windows() {
+        let mut stream = Stream::default();
+        assert_eq!(read(&mut stream, 4 * MIB, 4 * KIB), None);
+        assert_eq!(read(&mut stream, 4 * MIB + 4 * KIB, 4 * KIB), None);
+        let window = Window { start: 4 * MIB + 12 * KIB, len: WINDOW_FIRST };
+        assert_eq!(read(&mut stream, 4 * MIB + 8 * KIB, 4 * KIB), Some(window));
+        // Five reads further is no order.
+        assert_eq!(read(&mut stream, 4 * MIB + 32 * KIB, 4 * KIB), None);
+        assert!(stream.has_none());
     }
 
     #[test]

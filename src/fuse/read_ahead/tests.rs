@@ -166,7 +166,63 @@ fn readers_beside_a_writer_get_no_old_byte() {
         let outcomes = readers.map(|reader| reader.join());
         is_over.store(true, Ordering::SeqCst);
         assert!(outcomes.iter().all(Result::is_ok) && writer.join().is_ok());
+        println!("{} bytes beside the writer", ahead.answered_bytes.load(Ordering::Relaxed));
+        // Nobody writes any more.
+        let readers = [(4, 128 << 10), (5, 1 << 20), (6, 4096 * 24)];
+        let readers = readers.map(|(handle, size)| scope.spawn(move || pass(handle, size)));
+        assert!(readers.map(|reader| reader.join()).iter().all(Result::is_ok));
     });
+    assert!(ahead.answered_bytes.load(Ordering::Relaxed) > 0, "windows were used");
+}
+
+/// A write between the waits for two windows makes the first old, and the second is read after it.
+#[test]
+fn a_read_of_two_windows_has_the_bytes_of_one_moment() {
+    const LEN: usize = 1 << 20;
+    let (volume, ino) = volume();
+    volume.write(ino, 0, &vec![1; 2 * LEN], WriteMode::default(), &caller()).expect("a write");
+    let budget = Arc::new(WindowBudget::new(volume.clone(), 8 << 20));
+    let fill = |slot: &Slot, start| {
+        let memory = budget.take(LEN as u64).expect("memory");
+        slot.fill(memory, &volume, (ino, start), &|| true);
+    };
+    let slots = [Arc::new(Slot::default()), Arc::new(Slot::default())];
+    fill(&slots[0], 0);
+    let may_go_on = AtomicBool::new(false);
+    assert!(slots[1].begin());
+    std::thread::scope(|scope| {
+        let second = slots[1].clone();
+        let (may_go_on, volume, budget) = (&may_go_on, &volume, &budget);
+        scope.spawn(move || {
+            let memory = budget.take(LEN as u64).expect("memory");
+            sfs_testkit::wait_until("the write", || may_go_on.load(Ordering::SeqCst));
+            second.read(memory, volume, (ino, LEN as u64), &|| true);
+        });
+        let found = slots.clone();
+        let reader = scope.spawn(move || {
+            let mut room = vec![0; LEN];
+            take(&found, LEN as u64 / 2, LEN, &mut room).is_some()
+        });
+        let first = slots[0].wait().expect("content");
+        // The slot, this thread, and the reader, which waits for the second window.
+        sfs_testkit::wait_until("the reader", || Arc::strong_count(&first) == 3);
+        let at = (LEN / 2) as u64;
+        volume.write(ino, at, &vec![2; LEN], WriteMode::default(), &caller()).expect("a write");
+        may_go_on.store(true, Ordering::SeqCst);
+        assert!(!reader.join().expect("no panic"), "half of a write is no answer");
+        assert!(slots[1].wait().is_some(), "the second window is current");
+    });
+}
+
+#[test]
+fn a_reader_does_not_wait_for_a_thread_that_has_not_begun() {
+    let (volume, ino) = volume();
+    volume.write(ino, 0, &vec![1; 1 << 20], WriteMode::default(), &caller()).expect("a write");
+    let budget = Arc::new(WindowBudget::new(volume.clone(), 8 << 20));
+    let slot = Slot::default();
+    assert!(slot.wait().is_none(), "no thread has begun");
+    slot.fill(budget.take(1 << 20).expect("memory"), &volume, (ino, 0), &|| panic!("is read"));
+    assert!(slot.wait().is_none() && !slot.is_old() && budget.is_unused());
 }
 
 #[test]
@@ -185,7 +241,8 @@ fn a_file_read_in_order_comes_from_windows() {
         assert!(whole == content, "in reads of {size}");
         assert!(read(&ahead, &volume, ino, &args(1, whole.len() as u64, size)).is_empty());
         let answered = ahead.answered_bytes.load(Ordering::Relaxed);
-        assert!(answered > content.len() as u64 * 3 / 4, "{answered} bytes in reads of {size}");
+        // A busy machine starts the threads late, and readers do not wait for that.
+        assert!(answered > content.len() as u64 / 4, "{answered} bytes in reads of {size}");
         ahead.released(ino, 1);
         assert!(ahead.budget.is_unused());
     }

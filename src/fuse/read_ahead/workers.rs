@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
@@ -25,18 +26,22 @@ impl Job {
         Self { ino, start, memory: Some(memory), slot }
     }
 
-    fn run(mut self, volume: &Volume) {
-        let memory = self.memory.take();
-        self.slot.set(memory.and_then(|memory| memory.fill(volume, self.ino, self.start)));
+    /// Reads the window, unless its handle has gone, or goes meanwhile, or the mount ends.
+    fn run(mut self, volume: &Volume, is_over: &AtomicBool) {
+        let is_wanted = || Arc::strong_count(&self.slot) > 1 && !is_over.load(Ordering::Relaxed);
+        let Some(memory) = self.memory.take() else { return };
+        if is_wanted() {
+            self.slot.fill(memory, volume, (self.ino, self.start), &is_wanted);
+        } else {
+            self.slot.abandon();
+        }
     }
 }
 
 impl Drop for Job {
     /// A job that nobody has run leaves no reader waiting.
     fn drop(&mut self) {
-        if self.memory.is_some() {
-            self.slot.set(None);
-        }
+        self.slot.abandon();
     }
 }
 
@@ -44,20 +49,22 @@ impl Drop for Job {
 struct Queue {
     jobs: Mutex<Jobs>,
     changed: Condvar,
+    /// Set while `jobs` is locked.
+    is_over: AtomicBool,
 }
 
 #[derive(Default)]
 struct Jobs {
     waiting: VecDeque<Job>,
-    is_over: bool,
 }
 
 impl Queue {
     /// Waits for the next job; `None` at the end of the mount.
     fn next(&self) -> Option<Job> {
         let mut jobs = self.jobs.lock();
-        self.changed.wait_while(&mut jobs, |jobs| jobs.waiting.is_empty() && !jobs.is_over);
-        if jobs.is_over { None } else { jobs.waiting.pop_front() }
+        let is_over = || self.is_over.load(Ordering::Relaxed);
+        self.changed.wait_while(&mut jobs, |jobs| jobs.waiting.is_empty() && !is_over());
+        if is_over() { None } else { jobs.waiting.pop_front() }
     }
 }
 
@@ -90,7 +97,7 @@ impl Workers {
                 let (queue, volume) = (self.queue.clone(), self.volume.clone());
                 let work = move || {
                     while let Some(job) = queue.next() {
-                        job.run(&volume);
+                        job.run(&volume, &queue.is_over);
                     }
                 };
                 std::thread::Builder::new().name(format!("sfs-ahead-{number}")).spawn(work)
@@ -105,7 +112,7 @@ impl Drop for Workers {
     fn drop(&mut self) {
         let waiting = {
             let mut jobs = self.queue.jobs.lock();
-            jobs.is_over = true;
+            self.queue.is_over.store(true, Ordering::Relaxed);
             std::mem::take(&mut jobs.waiting)
         };
         drop(waiting);

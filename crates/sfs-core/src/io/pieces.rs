@@ -157,11 +157,7 @@ fn run<'a>(pieces: &'a mut [Piece<'_>]) -> ReadRun<'a> {
 
 /// Divides pieces, sorted by address, into those that are read by one request each. Of the gaps up to `gap_blocks_max` the
 /// shortest are read along. A run of several pieces has up to `run_blocks_max` blocks.
-fn runs(
-    pieces: &[Piece<'_>],
-    gap_blocks_max: usize,
-    run_blocks_max: u64,
-) -> Vec<Range<usize>> {
+fn runs(pieces: &[Piece<'_>], gap_blocks_max: usize, run_blocks_max: u64) -> Vec<Range<usize>> {
     let mut joins = joins(pieces, gap_blocks_max);
     let (mut count, mut start) = (1, 0);
     let mut runs = Vec::new();

@@ -85,8 +85,7 @@ impl Volume {
         let mut missing: Vec<usize> = missing.collect();
         missing.sort_unstable();
         let (start, is_end, requests) = (offset, len as u64 == behind, read.requests);
-        let content =
-            ContentAhead { file, version, memory, start, len, is_end, missing, requests };
+        let content = ContentAhead { file, version, memory, start, len, is_end, missing, requests };
         Ok(AheadRead::Content(content))
     }
 
