@@ -138,7 +138,7 @@ impl Stream {
             return Some(Window { start: from, len: self.window_len });
         };
         let outcome = slot.outcome();
-        if outcome.is_some_and(|outcome| outcome.is_last) || self.next < last.start {
+        if outcome.is_some_and(|outcome| outcome.is_last) || self.next <= last.start {
             return None;
         }
         if let Some(outcome) = outcome {
