@@ -23,7 +23,7 @@ use own_mount::{OwnMount, UnannouncedMount};
 use parking_lot::Mutex;
 use sfs_core::format::{FORMAT_VERSION, Features};
 use sfs_core::{ResizeError, Volume};
-use sfs_device::BLOCK_SIZE;
+use sfs_device::{BLOCK_SIZE, FileDevice};
 use sfs_system::memory_limit::MemoryLimit;
 use sfs_system::mountinfo;
 
@@ -142,6 +142,19 @@ fn check_dir(dir: &Path) -> Result<PathBuf, ExitError> {
     }
 }
 
+/// Makes the device's rings, before the sandbox and after the monitor was forked, which inherits none. Returns the speed of
+/// reading. The kernel gives a thread that reads by a ring threads of its own, without limits: they end with the thread here.
+fn measure_with_rings(device: &FileDevice, volume: &Volume) -> Option<DeviceSpeed> {
+    let measure = || {
+        device.make_read_rings(READ_RINGS);
+        device_speed::measure(device, &volume.superblock().layout)
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("sfs-measure".into());
+        thread.spawn_scoped(scope, measure).ok()?.join().ok().flatten()
+    })
+}
+
 /// Serves the mount in this process, from opening the device to the last checkpoint.
 fn serve(
     request: &MountRequest,
@@ -166,9 +179,7 @@ fn serve(
     let name = path.display().to_string();
     let grown = grow(&volume, &options);
     let waker = Arc::new(Waker::default());
-    // Before the sandbox, and after the monitor was forked, which inherits no ring.
-    device.make_read_rings(READ_RINGS);
-    let read_speed = device_speed::measure(&device, &volume.superblock().layout);
+    let read_speed = measure_with_rings(&device, &volume);
     volume.set_read_gap(read_speed.map_or(0, DeviceSpeed::gap_blocks));
     let turn_bytes = read_speed.map_or(usize::MAX, DeviceSpeed::turn_bytes);
     device.set_turn(turn_bytes, read_speed.map_or(0, DeviceSpeed::request_bytes));
