@@ -20,14 +20,26 @@ use sfs_device::FileDevice;
 use sfs_system::mountinfo::DeviceNumber;
 use sysfs::BdiFiles;
 
+use crate::device_speed::DeviceSpeed;
 use crate::kernel_release;
 
 /// Read-ahead, in KiB: eight requests of the size that the kernel sends by default.
 const READ_AHEAD_KB: &str = "1024";
 
+/// Directory of the kernel's settings for backing devices.
+const DEVICES: &str = "/sys/class/bdi";
+
 /// Waits for the mount whose root directory is open as `root` to answer. Returns its device number.
 pub(crate) fn wait_for(root: &File) -> io::Result<u64> {
     Ok(root.metadata()?.dev())
+}
+
+/// Returns whether this process can have the kernel read ahead: in some containers root cannot, as no user can. Another mount's
+/// setting is opened for that, and left as it is.
+pub(crate) fn can_be_configured() -> bool {
+    let Ok(devices) = std::fs::read_dir(DEVICES) else { return false };
+    let opens = |path: PathBuf| File::options().write(true).open(path).is_ok();
+    devices.flatten().any(|device| opens(device.path().join("read_ahead_kb")))
 }
 
 /// Backing device of a mount, with the bound on the dirty data that the kernel holds for the mount.
@@ -35,8 +47,8 @@ pub(crate) fn wait_for(root: &File) -> io::Result<u64> {
 pub(crate) struct BackingDevice {
     /// Device of the volume, whose speed bounds the dirty data.
     device: Option<Arc<FileDevice>>,
-    /// Speed of reading in bytes a second, which stands in for that of writing until something was written.
-    read_speed: Option<u64>,
+    /// Speed of reading, which stands in for that of writing until something was written.
+    read_speed: Option<DeviceSpeed>,
     /// `true` if the kernel reads asynchronously.
     pub(crate) reads_asynchronously: bool,
     /// Directory of the kernel's settings, until [`BackingDevice::configure`].
@@ -78,10 +90,10 @@ pub(crate) struct DirtyBound {
 }
 
 impl BackingDevice {
-    /// Returns the settings for a volume on `device`, which reads `read_speed` bytes in a second.
+    /// Returns the settings for a volume on `device`, whose speed of reading was measured.
     pub(crate) fn new(
         device: Arc<FileDevice>,
-        read_speed: Option<u64>,
+        read_speed: Option<DeviceSpeed>,
         reads_asynchronously: bool,
     ) -> Self {
         Self { device: Some(device), read_speed, reads_asynchronously, ..Self::default() }
@@ -89,19 +101,28 @@ impl BackingDevice {
 
     /// Returns the speed by which dirty data is bounded. On a fast device a busy processor makes writes look slow.
     fn bounding_speed(&self) -> Option<u64> {
-        if self.reads_asynchronously { None } else { self.write_speed() }
+        let is_slow = self.read_speed.is_some_and(DeviceSpeed::is_slow);
+        if is_slow && !self.reads_asynchronously { self.write_speed() } else { None }
+    }
+
+    /// Returns the speed of reading; `None` if the device is read through the page cache.
+    pub(crate) fn read_speed(&self) -> Option<DeviceSpeed> {
+        self.read_speed
     }
 
     /// Returns the number of bytes that the device writes in a second, if that is known.
     fn write_speed(&self) -> Option<u64> {
-        self.device.as_ref().and_then(|device| device.write_speed()).or(self.read_speed)
+        self.device
+            .as_ref()
+            .and_then(|device| device.write_speed())
+            .or_else(|| self.read_speed.map(|speed| speed.bytes_per_second))
     }
 
     /// Opens the directory of the mount with device number `number`, which has one as soon as it is made. Returns the path.
     pub(crate) fn open(&self, number: DeviceNumber) -> Option<PathBuf> {
         let DeviceNumber { major, minor } = number;
         let names = [format!("{major}:{minor}-fuseblk"), format!("{major}:{minor}")];
-        let base = Path::new("/sys/class/bdi");
+        let base = Path::new(DEVICES);
         let open =
             |name| BdiFiles::open(&base.join(name)).ok().map(|files| (base.join(name), files));
         let (path, files) = names.iter().find_map(open)?;

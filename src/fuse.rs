@@ -6,7 +6,8 @@
 //! request again (ENOSYS), when a file bypasses the kernel's cache ([`free_space`]), and which
 //! writes are refused because of a loss. The shell records data that was lost in write-back
 //! ([`lost_writeback`]) and reports the loss to every writer once ([`open_handles`]). [`latencies`] counts the time of
-//! every request. [`waiting`] decides which requests wait without a thread.
+//! every request. [`waiting`] decides which requests wait without a thread. [`read_ahead`] has
+//! content of files that are read in order before the kernel asks for it.
 
 mod dispatch;
 mod error_to_errno;
@@ -25,6 +26,7 @@ mod name_operations;
 mod open_handles;
 mod privileges;
 mod range_operations;
+mod read_ahead;
 mod recorded_requests;
 mod reply_result;
 mod shutdown;
@@ -36,4 +38,5 @@ pub(crate) use fuse_shell::FuseShell;
 pub(crate) use invalidations::AttributeInvalidations;
 pub(crate) use latencies::{Latencies, LatencySnapshot};
 pub(crate) use lost_writeback::LossReport;
+pub(crate) use read_ahead::{ReadAhead, ReadFigures};
 pub(crate) use reply_result::ReplyResult;

@@ -18,20 +18,22 @@ use std::thread::JoinHandle;
 
 use confinement::Sockets;
 use nix::mount::MntFlags;
+use nix::unistd::geteuid;
 use own_mount::{OwnMount, UnannouncedMount};
 use parking_lot::Mutex;
 use sfs_core::format::{FORMAT_VERSION, Features};
 use sfs_core::{ResizeError, Volume};
+use sfs_device::{BLOCK_SIZE, FileDevice};
 use sfs_system::memory_limit::MemoryLimit;
 use sfs_system::mountinfo;
 
 use crate::background::{Background, Waker};
 use crate::bdi::{self, BackingDevice};
 use crate::control::{ControlClient, ControlHandler, ControlServer, ControlSocket};
-use crate::device_speed;
+use crate::device_speed::{self, DeviceSpeed};
 use crate::exit_error::{self, ExitError};
 use crate::freeze::{Freezer, ThawReason};
-use crate::fuse::FuseShell;
+use crate::fuse::{FuseShell, ReadAhead};
 use crate::health_log::HealthLog;
 use crate::inspect::scrubber::Scrubber;
 use crate::kernel_release;
@@ -49,6 +51,9 @@ use crate::resize_report::{self, ResizeReport};
 use crate::timed_device::TimedDevice;
 use crate::transport::{Serving, TransportChoice};
 use crate::unsafe_calls;
+
+/// Number of threads that make several requests to the device at the same time: those that serve reads, and two that read ahead.
+const READ_RINGS: usize = 6;
 
 /// Arguments of `sfs-mount`.
 #[derive(Clone, Debug)]
@@ -138,6 +143,19 @@ fn check_dir(dir: &Path) -> Result<PathBuf, ExitError> {
     }
 }
 
+/// Makes the device's rings, before the sandbox and after the monitor was forked, which inherits none. Returns the speed of
+/// reading. The kernel gives a thread that reads by a ring threads of its own, without limits: they end with the thread here.
+fn measure_with_rings(device: &FileDevice, volume: &Volume) -> Option<DeviceSpeed> {
+    let measure = || {
+        device.make_read_rings(READ_RINGS);
+        device_speed::measure(device, &volume.superblock().layout)
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("sfs-measure".into());
+        thread.spawn_scoped(scope, measure).ok()?.join().ok().flatten()
+    })
+}
+
 /// Serves the mount in this process, from opening the device to the last checkpoint.
 fn serve(
     request: &MountRequest,
@@ -163,8 +181,15 @@ fn serve(
     let name = path.display().to_string();
     let grown = grow(&volume, &options);
     let waker = Arc::new(Waker::default());
-    let read_speed = device_speed::measure(&device, &volume.superblock().layout);
-    let reads_asynchronously = options.async_reads.are_wanted(read_speed);
+    let read_speed = measure_with_rings(&device, &volume);
+    volume.set_read_gap(read_speed.map_or(0, DeviceSpeed::gap_blocks));
+    let turn_bytes = read_speed.map_or(usize::MAX, DeviceSpeed::turn_bytes);
+    device.set_turn(turn_bytes, read_speed.map_or(0, DeviceSpeed::request_bytes));
+    volume.set_read_turn(turn_bytes / BLOCK_SIZE);
+    // The kernel asks for no more than 128 KiB at a time otherwise.
+    let is_fed =
+        bdi::can_be_configured() && ReadAhead::window_max(options.volume.cache, read_speed) > 0;
+    let reads_asynchronously = options.async_reads.are_wanted(read_speed, is_fed);
     let bdi = Arc::new(BackingDevice::new(device.clone(), read_speed, reads_asynchronously));
     let log_work = Arc::new(LogWork::new(Some(device.clone())));
     let threads = (waker.clone(), log_work.clone());
@@ -174,6 +199,7 @@ fn serve(
     shell.set_monitor(monitor.clone());
     let (lost_writeback, recorder) = (shell.lost_writeback(), shell.recorder());
     let latencies = shell.latencies();
+    let reads = shell.read_ahead().figures(read_speed);
     let cleanings = Arc::new(RecentCleanings::default());
     volume.observe_cleaning(cleanings.clone());
     let trimming = shell.trimming();
@@ -220,6 +246,7 @@ fn serve(
         opened: device.clone(),
         waker,
         latencies,
+        reads,
         cleanings,
         bdi: bdi.clone(),
         before,
@@ -347,7 +374,7 @@ fn watch(
 /// Returns whether sync(2) reaches the volume: the kernel sends SYNCFS, and the transport supports
 /// it.
 fn hears_of_syncs(is_block_device: bool, transport: TransportChoice) -> bool {
-    let is_kernel_mount = is_block_device && nix::unistd::geteuid().is_root();
+    let is_kernel_mount = is_block_device && geteuid().is_root();
     transport != TransportChoice::Fuser
         && mount::syncfs::is_sent(is_kernel_mount, &kernel_release::running())
 }

@@ -3,7 +3,7 @@
 //! A volume's bytes come from a device that anybody may have written, so a defect in the code that reads them must not give away the
 //! machine. [`enter`] drops capabilities ([`capabilities`]), forbids new privileges, restricts the files that can be opened
 //! ([`files`], by Landlock), and the system calls ([`system_calls`], by seccomp). The rings of io_uring, which seccomp does not see
-//! into, are restricted where they are made, in `sfs-fuse`. The few acts that need privileges after that are those of the monitor.
+//! into, are restricted where they are made, in `sfs-fuse` and `sfs-device`. The few acts that need privileges after that are those of the monitor.
 //!
 //! A thread inherits the limits from the thread that starts it, so [`enter`] is called before there are others. No limit can be
 //! undone. A limit that the kernel lacks is left out, and [`Limits`] tells so.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, FileDevice, Geometry, Stream};
+use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, FileDevice, Geometry, ReadRun, Stream};
 
 /// Bytes of a measurement.
 const BYTES: u64 = 64 << 20;
@@ -82,6 +82,10 @@ impl Device for TimedDevice {
 
     fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
         self.device.read(address, buffer)
+    }
+
+    fn read_many(&self, runs: &mut [ReadRun<'_>]) -> Vec<Result<(), DeviceError>> {
+        self.device.read_many(runs)
     }
 
     fn write(&self, address: u64, parts: &[&[Block]], stream: Stream) -> Result<(), DeviceError> {

@@ -94,6 +94,48 @@ fn every_thread_of_the_daemon_is_limited() {
     wait_until("the monitor ends", gone);
 }
 
+/// Rings are made before the sandbox, which allows none later, and used inside.
+#[test]
+fn scattered_reads_are_made_together_inside() {
+    const BLOCKS: usize = 2000;
+    let setting = fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    if !can_mount() || setting.is_ok_and(|setting| setting.trim() != "0") {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let mount = volume.mount("rw");
+    let path = mount.dir.join("file");
+    let file = fs::File::create(&path).expect("room");
+    // Each second block is written once more, far from its neighbours.
+    let write = |no: usize, byte: u8| {
+        std::os::unix::fs::FileExt::write_all_at(&file, &[byte; 4096], no as u64 * 4096)
+    };
+    for no in 0..BLOCKS {
+        write(no, 1).expect("room");
+    }
+    file.sync_all().expect("the device works");
+    for no in (0..BLOCKS).step_by(2) {
+        write(no, 2).expect("room");
+    }
+    drop(file);
+    mount.unmount();
+    let mount = volume.mount("rw");
+    let report = |mount: &Mount| -> serde_json::Value {
+        let output = sfs_ctl_stat(&mount.dir, &["--json"]);
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let before = report(&mount)["reads"]["ring_requests"].as_u64().expect("a number");
+    let content = fs::read(mount.dir.join("file")).expect("readable");
+    let expected = (0..BLOCKS).flat_map(|no| [2 - (no % 2) as u8; 4096]);
+    assert!(content.iter().copied().eq(expected));
+    let report = report(&mount);
+    assert_eq!(report["sandbox"]["system_calls"], true, "{report}");
+    let reads = &report["reads"];
+    let is_direct = !reads["bytes_per_second"].is_null();
+    let after = reads["ring_requests"].as_u64().expect("a number");
+    assert!(after > before || !is_direct, "{before}: {reads}");
+}
+
 #[test]
 fn nosandbox_leaves_the_daemon_as_it_was() {
     if !can_mount() {

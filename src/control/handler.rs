@@ -24,7 +24,7 @@ use crate::bdi::BackingDevice;
 use crate::exit_error::ExitError;
 use crate::file_clock;
 use crate::freeze::{FREEZE_SECS_MAX, Freezer, ThawReason};
-use crate::fuse::Latencies;
+use crate::fuse::{Latencies, ReadFigures};
 use crate::inspect::scrubber::Scrubber;
 use crate::mount::explain;
 use crate::mount_options::MountOptions;
@@ -33,7 +33,7 @@ use crate::recent_cleanings::RecentCleanings;
 use crate::request_recorder::RequestRecorder;
 use crate::resize_report::{self, ResizeReport};
 use crate::sandbox::Limits;
-use crate::stat_report::{LatencyReport, SandboxReport, VolumeReport};
+use crate::stat_report::{LatencyReport, ReadsReport, SandboxReport, VolumeReport};
 use crate::transport::ActiveTransport;
 
 /// State of a mount that requests need.
@@ -67,6 +67,7 @@ pub(crate) struct ControlHandler {
     pub(crate) is_over: Arc<Mutex<bool>>,
     /// `true` once the kernel has unmounted: work that was asked for ends soon.
     pub(crate) is_ending: Arc<AtomicBool>,
+    pub(crate) reads: ReadFigures,
     pub(crate) scrubber: Arc<Scrubber>,
     /// Held during a part of a trim.
     pub(crate) trimming: Arc<Mutex<()>>,
@@ -115,8 +116,10 @@ impl ControlHandler {
         let report = VolumeReport::of_mounted(volume, &self.before, &self.device, transport);
         let cache = Some(self.bdi.dirty_bound().into());
         let latencies = LatencyReport::of(&self.latencies);
+        let reads = Some(ReadsReport::new(&self.reads, self.opened.ring_requests()));
         let sandbox = Some(SandboxReport::from(self.limits));
-        VolumeReport { cache, latencies, sandbox, cleanings: self.cleanings.report(), ..report }
+        let cleanings = self.cleanings.report();
+        VolumeReport { cache, reads, latencies, sandbox, cleanings, ..report }
     }
 
     /// Reports the numbers of the volume, with the mount point and the state of the kernel's mount.

@@ -15,6 +15,7 @@ use sfs_fuse::{
 
 use super::error_to_errno;
 use super::fuse_shell::{FuseShell, caller};
+use super::read_ahead::AnswerAhead;
 use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 use crate::mount_options::SyncPolicy;
 
@@ -72,6 +73,7 @@ impl FuseShell {
 
     pub(super) fn release(&self, ino: u64, release: &ReleaseArgs) -> Reply<ReplyBytes> {
         self.handles.released(ino, release.handle);
+        self.read_ahead.released(ino, release.handle);
         Reply::Done
     }
 
@@ -79,6 +81,13 @@ impl FuseShell {
         let (offset, len) = (read.offset, read.size as usize);
         // The kernel itself asks for the time of access again after a read.
         self.note_access(ino, read.open_flags);
+        match self.read_ahead.answer(ino, read, room) {
+            Some(AnswerAhead::Window(ahead, range)) => {
+                return Ok(Reply::Data(ReplyBytes::Ahead(ahead, range)));
+            }
+            Some(AnswerAhead::InPlace(len)) => return Ok(Reply::InPlace(len)),
+            None => {}
+        }
         match Block::room_for(offset, len, room) {
             Some(blocks) => Ok(Reply::InPlace(self.volume.read_into(ino, offset, len, blocks)?)),
             None => Ok(Reply::Data(ReplyBytes::Content(self.volume.read(ino, offset, len)?))),

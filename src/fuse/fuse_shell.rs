@@ -23,6 +23,7 @@ use super::invalidations::AttributeInvalidations;
 use super::latencies::Latencies;
 use super::lost_writeback::LostWriteback;
 use super::open_handles::{OpenHandles, WriteVerdict};
+use super::read_ahead::ReadAhead;
 use super::{error_to_errno, inode_attributes};
 use crate::background::Waker;
 use crate::bdi::BackingDevice;
@@ -63,6 +64,7 @@ pub(crate) struct FuseShell {
     pub(super) lost_writeback: Arc<LostWriteback>,
     notify: Option<Box<Notify>>,
     pub(super) handles: OpenHandles,
+    pub(super) read_ahead: ReadAhead,
     invalidations: Arc<AttributeInvalidations>,
     /// Maximum number of files that the kernel may refer to before it is asked to forget some.
     referenced_files_max: usize,
@@ -87,6 +89,8 @@ impl FuseShell {
         device: String,
     ) -> Self {
         let failures = FailureLog::new(&volume, device.clone());
+        let speed = bdi.read_speed();
+        let read_ahead = ReadAhead::new(volume.clone(), options.volume.cache, speed);
         Self {
             volume,
             waker,
@@ -109,6 +113,7 @@ impl FuseShell {
             lost_writeback: Arc::default(),
             notify: None,
             handles: OpenHandles::default(),
+            read_ahead,
             invalidations: Arc::default(),
             referenced_files_max: options.volume.cache / CACHE_BYTES_PER_REFERENCE,
         }
@@ -128,6 +133,11 @@ impl FuseShell {
     /// Returns the latencies of the requests.
     pub(crate) fn latencies(&self) -> Arc<Latencies> {
         self.latencies.clone()
+    }
+
+    /// Returns how content is read ahead.
+    pub(crate) fn read_ahead(&self) -> &ReadAhead {
+        &self.read_ahead
     }
 
     /// Returns the lock that is held during a trim.

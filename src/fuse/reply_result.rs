@@ -1,8 +1,13 @@
 //! Results of operations on their way to the kernel.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use sfs_core::Error;
 use sfs_core::request::ReadBuffer;
 use sfs_fuse::{Errno, Reply};
+
+use super::read_ahead::Ahead;
 
 /// Reply to a request, or the error number for it.
 pub(crate) type ReplyResult = Result<Reply<ReplyBytes>, Errno>;
@@ -20,6 +25,8 @@ pub(super) fn returned(bytes: Vec<u8>) -> OperationResult {
 pub(crate) enum ReplyBytes {
     /// Data of a file.
     Content(ReadBuffer),
+    /// Data of a file that was read ahead, and where in its window.
+    Ahead(Arc<Ahead>, Range<usize>),
     /// Value of an attribute, or target of a symbolic link.
     Value(Vec<u8>),
 }
@@ -28,6 +35,7 @@ impl AsRef<[u8]> for ReplyBytes {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Content(buffer) => buffer.as_bytes(),
+            Self::Ahead(ahead, range) => &ahead.content().bytes()[range.clone()],
             Self::Value(value) => value,
         }
     }

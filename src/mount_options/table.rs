@@ -74,7 +74,11 @@ pub const TABLE: &[MountOption] = &[
         "memory for data that waits to be written",
         "64M, less where memory is short",
     ),
-    own(&["cache=SIZE"], "memory for metadata", "128M, less where memory is short"),
+    own(
+        &["cache=SIZE"],
+        "memory for metadata and read-ahead; below 16M the kernel alone reads ahead",
+        "128M, less where memory is short",
+    ),
     own(&["commit=SECONDS"], "longest time that written data waits", "5"),
     own(
         &["checkpoint=SECONDS"],
@@ -135,8 +139,9 @@ pub const TABLE: &[MountOption] = &[
     ),
     own(
         &["async_read=auto|on|off"],
-        "let the kernel send several reads of a file at a time; auto: from devices that read 200 MiB in a \
-         second; off: reads do not wait behind queued writes",
+        "let the kernel send several reads of a file at a time; auto: if the device reads 200 MiB in a second, \
+         and the daemon does not read ahead or the mount is not root's; off: reads do not wait behind \
+         queued writes",
         "auto",
     ),
     own(

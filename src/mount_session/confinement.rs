@@ -17,6 +17,10 @@ use crate::stat_report::device_wear_files;
 use crate::transport::Serving;
 use crate::unsafe_calls;
 
+/// Number of attempts to find a single thread, and the pause between two.
+const ENDING_ATTEMPTS: u32 = 100;
+const ENDING_PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
+
 /// Sockets that listen. A mount works without one; programs that need it report that it is missing.
 pub(super) struct Sockets {
     pub(super) control: Option<ControlSocket>,
@@ -31,6 +35,17 @@ impl Sockets {
             .ok();
         Self { control, metrics: MetricsSockets::listen(number, options.metrics) }
     }
+}
+
+/// Returns the number of threads, after those that have ended had time to go.
+fn thread_count() -> std::io::Result<usize> {
+    for _ in 0..ENDING_ATTEMPTS {
+        if unsafe_calls::thread_count()? == 1 {
+            break;
+        }
+        std::thread::sleep(ENDING_PAUSE);
+    }
+    unsafe_calls::thread_count()
 }
 
 /// Limits this process to the files of a mount of `device`. Returns `None` with `nosandbox`.
@@ -50,7 +65,7 @@ pub(super) fn limit(
     if !options.sandbox {
         return Ok(None);
     }
-    let threads = unsafe_calls::thread_count()
+    let threads = thread_count()
         .map_err(|error| ExitError::system(format_args!("/proc/self/task: {error}")))?;
     if threads != 1 {
         return Err(ExitError::system(format_args!(

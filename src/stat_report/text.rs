@@ -6,6 +6,7 @@ use sfs_system::Human;
 
 use super::health_report::HealthReport;
 use super::lock_report::LockReport;
+use super::reads_report::ReadsReport;
 use super::volume_report::{
     ActivityReport, CacheReport, GroupReport, Holds, TransportReport, VolumeReport,
 };
@@ -34,6 +35,21 @@ impl fmt::Display for VolumeReport {
     }
 }
 
+impl fmt::Display for ReadsReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  reads       ")?;
+        match (self.bytes_per_second, self.request_micros) {
+            (Some(bytes), Some(micros)) => {
+                write!(f, "{} a second, {micros} us a request; gaps up to ", Human(bytes))?;
+            }
+            _ => write!(f, "from the page cache; gaps up to ")?,
+        }
+        let Self { gap_bytes_max, window_bytes_max, ahead_bytes, .. } = *self;
+        let [gap, window, ahead] = [gap_bytes_max, window_bytes_max, ahead_bytes].map(Human);
+        write!(f, "{gap} are read along; up to {window} read ahead, {ahead} of that used")
+    }
+}
+
 impl VolumeReport {
     /// Writes the lines about the parts of the program and their activity.
     fn fmt_internals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,6 +73,9 @@ impl VolumeReport {
                 "  kernel      at most {bound} of dirty data; bound set {bounds_set} times, refused \
                  {bounds_refused} times"
             )?;
+        }
+        if let Some(reads) = self.reads {
+            writeln!(f, "{reads}")?;
         }
         if let Some(policies) = &self.policies {
             let (grouping, victims) = (plain(&policies.grouping), plain(&policies.victims));

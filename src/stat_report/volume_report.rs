@@ -18,6 +18,7 @@ use super::error_report::{ErrorReport, FailureReport};
 use super::health_report::HealthReport;
 use super::latency_report::LatencyReport;
 use super::lock_report::LockReport;
+use super::reads_report::ReadsReport;
 use super::sandbox_report::SandboxReport;
 use super::wear_report::WearReport;
 use crate::bdi::DirtyBound;
@@ -43,6 +44,9 @@ pub struct VolumeReport {
     pub sandbox: Option<SandboxReport>,
     /// Dirty data that the kernel may hold; `None` when the volume is not mounted.
     pub cache: Option<CacheReport>,
+    /// How the device is read; `None` when the volume is not mounted.
+    #[serde(default)]
+    pub reads: Option<ReadsReport>,
     /// `true` if nothing can be written.
     pub read_only: bool,
     /// Identity of the volume.
@@ -253,6 +257,7 @@ impl VolumeReport {
             transport: None,
             sandbox: None,
             cache: None,
+            reads: None,
             read_only: true,
             uuid: Uuid::from_bytes(superblock.uuid).to_string(),
             label: superblock.label.as_str().to_owned(),

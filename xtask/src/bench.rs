@@ -3,6 +3,7 @@
 //! All filesystems are mounted at once and take turns within every row of every round. So other
 //! activity of the machine affects all alike. The table names every filesystem that is missing.
 
+pub(crate) mod aged;
 pub(crate) mod bytes;
 pub(crate) mod card;
 pub(crate) mod compare;

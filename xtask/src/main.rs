@@ -170,6 +170,8 @@ enum Bench {
     Card(Box<bench::card::CardOptions>),
     /// Measure the longest waits: beside streams and copies, and on full volumes.
     Tail(bench::tail::TailOptions),
+    /// Measure how a fresh and an aged volume are read, with the requests to the device.
+    Aged(bench::aged::AgedOptions),
 }
 
 fn main() -> ExitCode {
@@ -240,6 +242,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Bench(Bench::Tail(options)) => {
             return bench::tail::run(&workspace, &options).map(|()| true);
+        }
+        Command::Bench(Bench::Aged(options)) => {
+            return bench::aged::run(&workspace, &options).map(|()| true);
         }
     }
     Ok(tally.close())

@@ -7,9 +7,10 @@
 mod chunk;
 mod in_flight;
 mod in_place;
+mod pieces;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use sfs_device::{BLOCK_SIZE, Block, Device, Stream};
@@ -22,6 +23,14 @@ use in_flight::InFlight;
 
 pub(crate) use chunk::{Append, Chunk};
 pub(crate) use in_place::{InPlaceBlock, InPlaceWrites};
+pub(crate) use pieces::Piece;
+
+/// Gap in blocks that is read along, until the mount has measured its device.
+const GAP_BLOCKS_MAX: usize = 8;
+
+/// Largest number of blocks of a read among others: requests of a megabyte are as fast as longer ones, and let other
+/// requests get their turn.
+const RUN_BLOCKS_MAX: usize = 256;
 
 /// Device of an open volume.
 pub(crate) struct VolumeDevice {
@@ -29,6 +38,10 @@ pub(crate) struct VolumeDevice {
     in_flight: RwLock<InFlight>,
     health: Arc<Health>,
     counters: Arc<AtomicCounters>,
+    /// Longest gap between two blocks that is read along, in blocks.
+    gap_blocks_max: AtomicUsize,
+    /// Number of blocks that the device reads while requests of other threads wait.
+    turn_blocks: AtomicUsize,
 }
 
 impl VolumeDevice {
@@ -38,11 +51,41 @@ impl VolumeDevice {
         health: Arc<Health>,
         counters: Arc<AtomicCounters>,
     ) -> Self {
-        Self { device, in_flight: RwLock::default(), health, counters }
+        let gap_blocks_max = AtomicUsize::new(GAP_BLOCKS_MAX);
+        let (in_flight, turn_blocks) = (RwLock::default(), AtomicUsize::new(usize::MAX));
+        Self { device, in_flight, health, counters, gap_blocks_max, turn_blocks }
+    }
+
+    /// Sets the longest gap between two wanted blocks that is read along, in blocks.
+    pub(crate) fn set_gap_blocks_max(&self, blocks: usize) {
+        self.gap_blocks_max.store(blocks, Ordering::Relaxed);
+    }
+
+    fn gap_blocks_max(&self) -> usize {
+        self.gap_blocks_max.load(Ordering::Relaxed)
+    }
+
+    /// Sets the number of blocks that the device reads while requests of other threads wait.
+    pub(crate) fn set_turn_blocks(&self, blocks: usize) {
+        self.turn_blocks.store(blocks.max(1), Ordering::Relaxed);
+    }
+
+    fn turn_blocks(&self) -> usize {
+        self.turn_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Returns the largest number of blocks that are read as one piece.
+    pub(crate) fn run_blocks_max(&self) -> usize {
+        self.turn_blocks().min(RUN_BLOCKS_MAX)
     }
 
     /// Reads blocks from `address` on: from memory while they are in flight, otherwise from the device.
     pub(crate) fn read(&self, address: u64, blocks: &mut [Block]) -> Result<()> {
+        self.read_uncounted(address, blocks).map_err(|error| self.health.counted(error))
+    }
+
+    /// Reads blocks as [`VolumeDevice::read`] does, and leaves it to the caller to count an error.
+    fn read_uncounted(&self, address: u64, blocks: &mut [Block]) -> Result<()> {
         let mut found = 0;
         {
             let in_flight = self.in_flight.read();
@@ -56,7 +99,7 @@ impl VolumeDevice {
             }
         }
         match found {
-            0 => self.read_stored(address, blocks),
+            0 => Ok(self.device.read(address, blocks)?),
             _ if found == blocks.len() => Ok(()),
             _ => self.read_mixed(address, blocks),
         }
@@ -76,7 +119,7 @@ impl VolumeDevice {
     /// Reads block by block, where only some of the blocks are in flight.
     fn read_mixed(&self, address: u64, blocks: &mut [Block]) -> Result<()> {
         for (at, block) in (address..).zip(blocks) {
-            self.read(at, std::slice::from_mut(block))?;
+            self.read_uncounted(at, std::slice::from_mut(block))?;
         }
         Ok(())
     }

@@ -37,4 +37,6 @@ pub use clean::{Cleaned, CleaningObserver, Trim};
 pub use error::{Error, Result};
 pub use lock_rank::{DurationHistogram, LockTimes, lock_times};
 pub use recovery::{Basis, Moved, Rebuild, make, root_directory};
-pub use volume::{COPY_PIECE_LEN_MAX, ResizeError, Resized, Scrub, Volume};
+pub use volume::{
+    AheadRead, COPY_PIECE_LEN_MAX, ContentAhead, ResizeError, Resized, Scrub, Volume,
+};

@@ -36,6 +36,8 @@ mod memory_tests;
 mod mount;
 mod namespace;
 mod read;
+mod read_ahead;
+mod read_blocks;
 mod rename;
 mod resize;
 #[cfg(test)]
@@ -74,6 +76,7 @@ use crate::request::{AccessTimePolicy, VolumeOptions};
 use crate::space::SpaceControl;
 use crate::wear::WearRecorder;
 pub use copy::COPY_PIECE_LEN_MAX;
+pub use read_ahead::{AheadRead, ContentAhead};
 pub use resize::{ResizeError, Resized};
 use schedule::Schedule;
 pub use scrub::Scrub;

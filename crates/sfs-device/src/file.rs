@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 pub use self::open::{Access, OpenError, OpenErrorKind};
@@ -19,12 +19,13 @@ use self::open::{OpenedFile, Sharing};
 use parking_lot::Mutex;
 
 use crate::block::{BLOCK_SIZE, Block};
-use crate::device::{Device, Stream};
+use crate::device::{Device, ReadRun, Stream};
 use crate::error::{DeviceError, Operation};
 use crate::geometry::Geometry;
 use crate::pieces::Pieces;
-use crate::sys::{self, Gather};
-use crate::transfer::{drain, fill};
+use crate::read_ring::{ReadRings, Turn};
+use crate::sys::{self, Gather, Scatter};
+use crate::transfer::{drain, fill, fill_parts};
 
 /// A regular file or a block device, as a [`Device`].
 ///
@@ -46,6 +47,11 @@ pub struct FileDevice {
     is_block_device: bool,
     direct_io: bool,
     pieces: Pieces,
+    read_rings: ReadRings,
+    /// Number of bytes of one [`Device::read_many`] that are under way at a time.
+    turn_bytes: AtomicUsize,
+    /// Number of bytes that the device would read in the time of a request.
+    request_bytes: AtomicUsize,
     /// `true` after the medium refused a discard as unsupported.
     discard_refused: AtomicBool,
 }
@@ -94,6 +100,9 @@ impl FileDevice {
             is_block_device,
             direct_io,
             pieces: Pieces::default(),
+            read_rings: ReadRings::default(),
+            turn_bytes: AtomicUsize::new(usize::MAX),
+            request_bytes: AtomicUsize::new(0),
             discard_refused: AtomicBool::new(false),
         })
     }
@@ -149,6 +158,32 @@ impl FileDevice {
         self.direct_io.then(|| self.pieces.speed()).flatten()
     }
 
+    /// Has up to `threads` threads read several runs at the same time each by [`Device::read_many`], through io_uring. Returns
+    /// the number of threads that can: 0 if the kernel refuses, or the device is read through the page cache, where there
+    /// is nothing to wait for. A program that limits its system calls calls it before that, and after fork(2).
+    pub fn make_read_rings(&self, threads: usize) -> usize {
+        if self.direct_io { self.read_rings.make(&self.file, threads) } else { 0 }
+    }
+
+    /// Returns the number of requests that were made together with others, through io_uring.
+    pub fn ring_requests(&self) -> u64 {
+        self.read_rings.requests()
+    }
+
+    /// Bounds the bytes of one [`Device::read_many`] that are under way at a time, so that requests of other threads get their
+    /// turn on a slow device. A request costs as much as `request_bytes` beside its own bytes. A single request may be
+    /// longer than a turn.
+    pub fn set_turn(&self, turn_bytes: usize, request_bytes: usize) {
+        self.turn_bytes.store(turn_bytes, Ordering::Relaxed);
+        self.request_bytes.store(request_bytes, Ordering::Relaxed);
+    }
+
+    fn turn(&self) -> Turn {
+        let [bytes, request_bytes] =
+            [&self.turn_bytes, &self.request_bytes].map(|bytes| bytes.load(Ordering::Relaxed));
+        Turn { bytes, request_bytes }
+    }
+
     /// Returns the unit in bytes that a short transfer is rounded down to, so that the next call of direct
     /// I/O is aligned.
     fn transfer_unit(&self) -> usize {
@@ -163,6 +198,27 @@ impl FileDevice {
         }
         let block_count = self.block_count.load(Ordering::Relaxed);
         Geometry::check_range_of(block_count, operation, address, count)
+    }
+
+    /// Reads a run with calls that wait for their bytes. The `first` call was already made, if there is one, and returned this.
+    fn read_run(
+        &self,
+        run: &mut ReadRun<'_>,
+        first: Option<io::Result<usize>>,
+    ) -> Result<(), DeviceError> {
+        let (address, block_count) = (run.address, run.block_count());
+        let mut first = first;
+        if matches!(first, Some(Ok(count)) if count as u64 == block_count * BLOCK_SIZE as u64) {
+            return Ok(());
+        }
+        let mut scrap = Block::zeroed(run.skipped_blocks());
+        fill_parts(
+            Scatter::new(&mut run.parts, &mut scrap),
+            address * BLOCK_SIZE as u64,
+            self.transfer_unit(),
+            |parts, offset| first.take().unwrap_or_else(|| parts.read_at(self.file(), offset)),
+        )
+        .map_err(|source| DeviceError::of_blocks(Operation::Read, address, block_count, source))
     }
 
     fn discard_bytes(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -207,6 +263,21 @@ impl Device for FileDevice {
             |bytes, offset| self.file().read_at(bytes, offset),
         )
         .map_err(|source| DeviceError::of_blocks(Operation::Read, address, block_count, source))
+    }
+
+    /// Several runs are with the medium at the same time, if [`FileDevice::make_read_rings`] has made it possible. Otherwise one
+    /// follows the other.
+    fn read_many(&self, runs: &mut [ReadRun<'_>]) -> Vec<Result<(), DeviceError>> {
+        let checked =
+            runs.iter().map(|run| self.check(Operation::Read, run.address, run.block_count()));
+        let checked: Vec<_> = checked.collect();
+        let is_together = runs.len() > 1 && checked.iter().all(Result::is_ok);
+        let mut first = is_together.then(|| self.read_rings.read(runs, self.turn())).flatten();
+        let read = |(no, (run, checked)): (usize, (&mut ReadRun<'_>, _))| {
+            let first = first.as_mut().map(|first| std::mem::replace(&mut first[no], Ok(0)));
+            Result::and_then(checked, |()| self.read_run(run, first))
+        };
+        runs.iter_mut().zip(checked).enumerate().map(read).collect()
     }
 
     fn write(&self, address: u64, parts: &[&[Block]], _: Stream) -> Result<(), DeviceError> {

@@ -20,13 +20,15 @@ mod mmap_region;
 mod pieces;
 mod pointer;
 mod ram;
+#[expect(unsafe_code, reason = "requests that the kernel serves while the caller waits")]
+mod read_ring;
 mod recording;
 #[expect(unsafe_code, reason = "system calls that std does not offer")]
 mod sys;
 mod transfer;
 
 pub use block::{BLOCK_SIZE, Block};
-pub use device::{Device, Stream};
+pub use device::{Device, ReadPart, ReadRun, Stream};
 pub use error::{DeviceError, Operation};
 pub use fault_rules::{FaultKind, FaultRule, FaultRules, Operations, RequestFaults};
 pub use faulty::FaultyDevice;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::block::Block;
-use crate::device::{Device, Stream};
+use crate::device::{Device, ReadRun, Stream};
 use crate::error::DeviceError;
 use crate::geometry::Geometry;
 
@@ -20,6 +20,10 @@ macro_rules! forward_to_pointee {
 
             fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
                 (**self).read(address, buffer)
+            }
+
+            fn read_many(&self, runs: &mut [ReadRun<'_>]) -> Vec<Result<(), DeviceError>> {
+                (**self).read_many(runs)
             }
 
             fn write(

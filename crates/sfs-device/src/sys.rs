@@ -1,6 +1,6 @@
 //! Safe wrappers of the system calls that the standard library lacks.
 //!
-//! All unsafe code of this crate is here and in `mmap_region`. The wrappers return the system's error as it
+//! All unsafe code of this crate is here, in `read_ring` and in `mmap_region`. The wrappers return the system's error as it
 //! is; callers retry and interpret.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
@@ -13,49 +13,52 @@ use std::os::fd::AsRawFd;
 use libc::{c_int, c_void, iovec, off_t};
 
 use crate::block::{BLOCK_SIZE, Block};
+use crate::device::ReadPart;
 
 /// Maximum number of parts in one call (`IOV_MAX` of Linux).
-pub(crate) const GATHER_PARTS_MAX: usize = 1024;
+pub(crate) const CALL_PARTS_MAX: usize = 1024;
 
 // From <linux/fs.h>.
 const BLKROGET: libc::Ioctl = libc::_IO(0x12, 94);
 const BLKGETSIZE64: libc::Ioctl = libc::_IOR::<usize>(0x12, 114);
 const BLKDISCARD: libc::Ioctl = libc::_IO(0x12, 119);
 
-/// List of memory parts that remain to be written, one after the other.
-pub(crate) struct Gather<'a> {
+/// Parts of memory that a transfer has not reached yet, one after the other.
+struct Vectors {
     vectors: Vec<iovec>,
-    /// Index of the first vector that is not yet written.
+    /// Index of the first vector that is left.
     first: usize,
-    parts: PhantomData<&'a [Block]>,
 }
 
-impl<'a> Gather<'a> {
-    /// Lists `parts`; parts that are adjacent in memory are merged.
-    pub(crate) fn new(parts: &[&'a [Block]]) -> Gather<'a> {
-        let mut vectors: Vec<iovec> = Vec::with_capacity(parts.len());
-        for part in parts.iter().filter(|part| !part.is_empty()) {
-            let start: *mut c_void = part.as_ptr().cast_mut().cast();
-            match vectors.last_mut() {
-                Some(last) if last.iov_base.addr() + last.iov_len == start.addr() => {
-                    last.iov_len += size_of_val(*part);
-                }
-                _ => vectors.push(iovec { iov_base: start, iov_len: size_of_val(*part) }),
-            }
-        }
-        Gather { vectors, first: 0, parts: PhantomData }
+// SAFETY: the addresses are those of memory that the list's owner borrows, and only the kernel uses them.
+unsafe impl Send for Vectors {}
+
+impl Vectors {
+    fn with_capacity(count: usize) -> Vectors {
+        Vectors { vectors: Vec::with_capacity(count), first: 0 }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Adds `len` bytes from `start` on; memory that follows the last part is merged with it.
+    fn push(&mut self, start: *mut c_void, len: usize) {
+        match self.vectors.last_mut() {
+            _ if len == 0 => {}
+            Some(last) if last.iov_base.addr() + last.iov_len == start.addr() => {
+                last.iov_len += len;
+            }
+            _ => self.vectors.push(iovec { iov_base: start, iov_len: len }),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
         self.first == self.vectors.len()
     }
 
-    /// Removes the first `count` bytes, which are written.
+    /// Removes the first `count` bytes, which are transferred.
     ///
     /// # Panics
     ///
     /// If fewer than `count` bytes remain.
-    pub(crate) fn advance(&mut self, mut count: usize) {
+    fn advance(&mut self, mut count: usize) {
         while count > 0 {
             let vector = &mut self.vectors[self.first];
             let step = count.min(vector.iov_len);
@@ -68,22 +71,57 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Returns the first parts of the rest: at most [`GATHER_PARTS_MAX`], and about `len_max` bytes, in whole blocks.
+    /// Returns the first vectors that are left, at most as many as one call takes.
+    fn rest(&self) -> &[iovec] {
+        let rest = &self.vectors[self.first..];
+        &rest[..rest.len().min(CALL_PARTS_MAX)]
+    }
+
+    /// Returns the first parts of the rest: at most [`CALL_PARTS_MAX`], and about `len_max` bytes, in whole blocks.
     fn piece(&self, len_max: usize) -> Vec<iovec> {
         let mut left = (len_max / BLOCK_SIZE).max(1) * BLOCK_SIZE;
-        let pending = self.vectors[self.first..].iter().take(GATHER_PARTS_MAX);
-        let cut = pending.map_while(|vector| {
+        let cut = self.rest().iter().map_while(|vector| {
             let iov_len = vector.iov_len.min(left);
             left -= iov_len;
             (iov_len > 0).then_some(iovec { iov_len, ..*vector })
         });
         cut.collect()
     }
+}
 
-    /// Calls `pwritev` once, at byte `offset`, with at most [`GATHER_PARTS_MAX`] parts of about `len_max` bytes in total, a
+/// List of memory parts that remain to be written, one after the other.
+pub(crate) struct Gather<'a> {
+    vectors: Vectors,
+    parts: PhantomData<&'a [Block]>,
+}
+
+impl<'a> Gather<'a> {
+    /// Lists `parts`; parts that are adjacent in memory are merged.
+    pub(crate) fn new(parts: &[&'a [Block]]) -> Gather<'a> {
+        let mut vectors = Vectors::with_capacity(parts.len());
+        for part in parts {
+            vectors.push(part.as_ptr().cast_mut().cast(), size_of_val(*part));
+        }
+        Gather { vectors, parts: PhantomData }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.vectors.is_empty()
+    }
+
+    /// Removes the first `count` bytes, which are written.
+    ///
+    /// # Panics
+    ///
+    /// If fewer than `count` bytes remain.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.vectors.advance(count);
+    }
+
+    /// Calls `pwritev` once, at byte `offset`, with at most [`CALL_PARTS_MAX`] parts of about `len_max` bytes in total, a
     /// block at least. Returns the number of bytes written.
     pub(crate) fn write_at(&self, file: &File, offset: u64, len_max: usize) -> io::Result<usize> {
-        let piece = self.piece(len_max);
+        let piece = self.vectors.piece(len_max);
         let count = piece.len() as c_int;
         // SAFETY: `piece` holds `count` vectors. Each vector covers blocks that are borrowed for 'a, which `self` does not
         // outlive, and the call only reads them.
@@ -95,7 +133,67 @@ impl<'a> Gather<'a> {
     /// Returns the length in bytes of each remaining part.
     #[cfg(test)]
     pub(crate) fn lengths(&self) -> Vec<usize> {
-        self.vectors[self.first..].iter().map(|vector| vector.iov_len).collect()
+        self.vectors.rest().iter().map(|vector| vector.iov_len).collect()
+    }
+}
+
+/// List of memory parts that remain to be filled from adjacent blocks of a file.
+pub(crate) struct Scatter<'a> {
+    vectors: Vectors,
+    memory: PhantomData<&'a mut [Block]>,
+}
+
+impl<'a> Scatter<'a> {
+    /// Lists `parts`; blocks that are skipped go to `scrap`, whose content nobody uses.
+    ///
+    /// # Panics
+    ///
+    /// If `scrap` has fewer blocks than are skipped.
+    pub(crate) fn new(parts: &'a mut [ReadPart<'_>], scrap: &'a mut [Block]) -> Scatter<'a> {
+        let mut scrap = scrap;
+        let mut vectors = Vectors::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                ReadPart::Into(blocks) => {
+                    vectors.push(blocks.as_mut_ptr().cast(), size_of_val(*blocks));
+                }
+                ReadPart::Skip(count) => {
+                    let (own, rest) = std::mem::take(&mut scrap).split_at_mut(*count);
+                    scrap = rest;
+                    vectors.push(own.as_mut_ptr().cast(), size_of_val(own));
+                }
+            }
+        }
+        Scatter { vectors, memory: PhantomData }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.vectors.is_empty()
+    }
+
+    /// Removes the first `count` bytes, which are filled.
+    ///
+    /// # Panics
+    ///
+    /// If fewer than `count` bytes remain.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.vectors.advance(count);
+    }
+
+    /// Calls `preadv` once, at byte `offset`. Returns the number of bytes read.
+    pub(crate) fn read_at(&mut self, file: &File, offset: u64) -> io::Result<usize> {
+        let rest = self.vectors.rest();
+        let count = rest.len() as c_int;
+        // SAFETY: `rest` holds `count` vectors. Each covers blocks that are borrowed exclusively for 'a, which `self` does
+        // not outlive.
+        let result =
+            unsafe { libc::preadv(file.as_raw_fd(), rest.as_ptr(), count, signed(offset)?) };
+        usize::try_from(result).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Returns the vectors of the next call, for a call that another thread of the kernel makes.
+    pub(crate) fn next_vectors(&mut self) -> &[iovec] {
+        self.vectors.rest()
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::io::{self, ErrorKind};
 
-use crate::sys::Gather;
+use crate::sys::{Gather, Scatter};
 
 /// Fills `buffer` from byte `offset` on with calls of `read`.
 ///
@@ -22,6 +22,26 @@ pub(crate) fn fill(
             CallResult::NoProgress => return Err(ErrorKind::UnexpectedEof.into()),
             CallResult::Transferred(count) => {
                 buffer = &mut buffer[count..];
+                offset += count as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Fills all of `parts` from byte `offset` on with calls of `read`. `unit` is used as in [`fill`].
+pub(crate) fn fill_parts(
+    mut parts: Scatter<'_>,
+    mut offset: u64,
+    unit: usize,
+    mut read: impl FnMut(&mut Scatter<'_>, u64) -> io::Result<usize>,
+) -> io::Result<()> {
+    while !parts.is_empty() {
+        match whole_units(read(&mut parts, offset), unit)? {
+            CallResult::Interrupted => {}
+            CallResult::NoProgress => return Err(ErrorKind::UnexpectedEof.into()),
+            CallResult::Transferred(count) => {
+                parts.advance(count);
                 offset += count as u64;
             }
         }

@@ -158,6 +158,7 @@ impl DirtyData {
     pub(crate) fn drop_file(&self, file: &InodeState) {
         let mut data = file.data();
         self.remove(&mut data, |data| data.dirty.clear());
+        file.note_change();
         self.unlist_if_clean(file.ino, &mut data);
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustc_hash::FxHashMap;
@@ -87,12 +87,14 @@ pub(crate) struct InodeState {
     pub(crate) ino: u64,
     /// Lock of the content: readers share it, writers and truncation own it.
     io: RwLock<()>,
+    /// Number of times that the content may have changed.
+    version: AtomicU64,
     data: Mutex<FileData>,
 }
 
 impl InodeState {
     fn new(ino: u64) -> Self {
-        Self { ino, io: RwLock::new(()), data: Mutex::default() }
+        Self { ino, io: RwLock::new(()), version: AtomicU64::new(0), data: Mutex::default() }
     }
 
     /// Locks the content for reading.
@@ -100,9 +102,27 @@ impl InodeState {
         Ranked::take(Rank::FileIo, || self.io.read())
     }
 
+    /// Locks the content for reading, unless that would take time.
+    pub(crate) fn try_io_read(&self) -> Option<Ranked<RwLockReadGuard<'_, ()>>> {
+        Ranked::try_take(Rank::FileIo, || self.io.try_read())
+    }
+
     /// Locks the content for writing or truncation.
     pub(crate) fn io_write(&self) -> Ranked<RwLockWriteGuard<'_, ()>> {
-        Ranked::take(Rank::FileIo, || self.io.write())
+        let io = Ranked::take(Rank::FileIo, || self.io.write());
+        self.note_change();
+        io
+    }
+
+    /// Notes that the content may change, or has changed: whatever was read ahead is old.
+    pub(crate) fn note_change(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns the version of the content. While it stays the same, reads return the same bytes. Every thread that locks the
+    /// content for writing changes it first.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
     /// Locks the dirty blocks and pending attributes.

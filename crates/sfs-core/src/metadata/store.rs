@@ -50,6 +50,8 @@ pub(crate) struct MetadataStore {
     pins: AtomicUsize,
     /// Number of nodes of a checkpoint that is being written: copies beside the cache.
     copied_nodes: AtomicUsize,
+    /// Number of nodes whose memory holds content that was read ahead.
+    lent_nodes: AtomicUsize,
     /// `true` if the cache may have grown, or dirty nodes have become clean, since it was last trimmed.
     has_new_nodes: AtomicBool,
     /// Number of changes by users.
@@ -93,6 +95,7 @@ impl MetadataStore {
             cached_nodes_max: (cache_bytes / BLOCK_SIZE).max(CACHED_NODES_MIN),
             pins: AtomicUsize::new(0),
             copied_nodes: AtomicUsize::new(0),
+            lent_nodes: AtomicUsize::new(0),
             has_new_nodes: AtomicBool::new(false),
             changes: AtomicU64::new(0),
             next_sequence: AtomicU64::new(next_sequence),
@@ -288,7 +291,8 @@ impl MetadataStore {
 
     /// Notes that a change has added nodes, if there are more than the cache holds.
     fn note_nodes_of(&self, metadata: &Metadata) {
-        if metadata.tree.node_count() > self.cached_nodes_max {
+        let lent = self.lent_nodes.load(Ordering::Relaxed);
+        if metadata.tree.node_count() > self.cached_nodes_max.saturating_sub(lent) {
             self.note_new_nodes();
         }
     }
@@ -306,6 +310,12 @@ impl MetadataStore {
         self.note_new_nodes();
     }
 
+    /// Takes `bytes` of the cache away, for content that was read ahead.
+    pub(crate) fn lend_cache(&self, bytes: usize) {
+        self.lent_nodes.store(bytes.div_ceil(BLOCK_SIZE), Ordering::Relaxed);
+        self.note_new_nodes();
+    }
+
     /// Evicts clean nodes beyond the cache's size, if nodes were added. Dirty nodes and copies count, but leave room
     /// for the clean ones that operations need at once.
     pub(super) fn trim(&self) {
@@ -314,7 +324,8 @@ impl MetadataStore {
             let mut metadata = self.write();
             let least = metadata.tree.dirty_count() + CACHED_NODES_MIN / 2;
             let copies = self.copied_nodes.load(Ordering::Relaxed);
-            metadata.tree.evict(self.cached_nodes_max.saturating_sub(copies).max(least));
+            let lent = self.lent_nodes.load(Ordering::Relaxed);
+            metadata.tree.evict(self.cached_nodes_max.saturating_sub(copies + lent).max(least));
         }
     }
 

@@ -3,6 +3,7 @@
 //! A test that cannot run on this machine prints the reason.
 
 mod loop_device;
+mod read_many;
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
