@@ -74,8 +74,8 @@ impl Model {
 /// Returns the number that fills a block.
 fn number_of(block: &[u8]) -> u64 {
     let (number, rest) = block.split_first_chunk().expect("a block");
-    let number = u64::from_ne_bytes(*number);
-    assert!(rest.chunks_exact(8).all(|chunk| chunk == number.to_ne_bytes()), "a torn block");
+    let number = u64::from_le_bytes(*number);
+    assert!(rest.chunks_exact(8).all(|chunk| chunk == number.to_le_bytes()), "a torn block");
     number
 }
 
@@ -83,7 +83,7 @@ fn number_of(block: &[u8]) -> u64 {
 fn write_at_random(volume: &Volume, ino: u64, other: u64, model: &Model, is_over: &AtomicBool) {
     let mut random = SeededRng::new(3);
     let filled =
-        |number: u64, blocks: u64| number.to_ne_bytes().repeat((blocks as usize * BLOCK_SIZE) / 8);
+        |number: u64, blocks: u64| number.to_le_bytes().repeat((blocks as usize * BLOCK_SIZE) / 8);
     for number in 1.. {
         if is_over.load(Ordering::SeqCst) {
             return;

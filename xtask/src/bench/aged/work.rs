@@ -32,7 +32,7 @@ pub(super) struct Scale {
 impl Scale {
     /// Returns the length of the file in bytes.
     pub(super) fn file_len(&self) -> u64 {
-        self.device_mib * FILE_PERCENT / 100 << 20
+        (self.device_mib * FILE_PERCENT / 100) << 20
     }
 }
 
@@ -105,7 +105,7 @@ impl Session {
     }
 }
 
-/// Returns the number of entries below `dir`, after a look at the attributes of each.
+/// Looks at the attributes of everything below `dir`.
 fn walk(dir: &Path) -> Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
