@@ -15,6 +15,7 @@ mod control;
 mod defragment;
 mod idle_defragmentation;
 mod outlook;
+mod reading_in_order;
 mod resize;
 mod throttle;
 mod writers;

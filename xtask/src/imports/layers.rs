@@ -123,6 +123,7 @@ pub(super) const CRATES: [Layered; 6] = [
             &["metrics"],
             &[
                 "asked_work_command",
+                "defrag_command",
                 "file_command",
                 "freeze_command",
                 "health",
