@@ -6,7 +6,6 @@
 
 use std::sync::atomic::Ordering;
 
-use super::background_steps::YIELD;
 use super::control::SpaceControl;
 use crate::clean::watermarks::{Urgency, urgency};
 use crate::format::{DataLayout, FileKind};
@@ -36,24 +35,33 @@ impl SpaceControl {
             return Ok(None);
         }
         if self.pace.is_busy() {
-            return Ok(Some(Work::Idle(YIELD)));
+            return Ok(Some(Work::Idle(idle.interrupted())));
         }
+        let (mut device_bytes, mut is_interrupted) = (0, false);
+        let mut goes_on = || {
+            is_interrupted = self.pace.is_busy();
+            !is_interrupted
+        };
         let part = match self.is_at_rest(ino, now) {
-            Ok(true) => self.defragment(ino, from, &mut || !self.pace.is_busy()),
+            Ok(true) => self.defragment(ino, from, &mut goes_on, &mut device_bytes),
             Ok(false) => Err(Error::Invalid),
             Err(error) => Err(error),
         };
+        idle.spent_bytes.fetch_add(device_bytes, Ordering::Relaxed);
         let next = match part {
-            Ok(part) => {
-                idle.spent_bytes.fetch_add(part.device_bytes, Ordering::Relaxed);
-                part.next
-            }
+            // A part that ends where it began, and not because of users, would never end.
+            Ok(part) if part.next == Some(from) && !is_interrupted => None,
+            Ok(part) => part.next,
             Err(error) if self.health.has_stopped() => return Err(error),
             // The file is gone, written, or damaged, or the volume is too full: another read may bring it back.
             Err(_) => None,
         };
         idle.reading.lock().current = next.map(|next| (ino, next));
-        Ok(Some(if next == Some(from) { Work::Idle(YIELD) } else { Work::More }))
+        if next == Some(from) {
+            return Ok(Some(Work::Idle(idle.interrupted())));
+        }
+        idle.went_on();
+        Ok(Some(Work::More))
     }
 
     /// Returns whether `ino` is a regular file that is no longer written.

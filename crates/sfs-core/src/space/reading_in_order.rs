@@ -1,7 +1,8 @@
 //! Files that are read in order, and the bytes that putting them in order may write.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -20,6 +21,12 @@ const CANDIDATES_MAX: usize = 64;
 /// Largest distance in bytes between the end of a read and the next read of the same stream: reads of a kernel's
 /// read-ahead arrive in any order.
 const STREAM_GAP_BYTES: u64 = 1 << 20;
+
+/// Pause after the first interruption.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Number of times that the pause after an interruption doubles: up to 5 seconds.
+const PAUSE_DOUBLINGS_MAX: u32 = 10;
 
 /// A file that is being read, from one place on.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +55,8 @@ pub(super) struct IdleDefragmentation {
     percent: u8,
     /// Bytes written for it since the mount.
     pub(super) spent_bytes: AtomicU64,
+    /// Number of parts in a row that users have ended, or that were not begun because of them.
+    interruptions: AtomicU32,
     pub(super) reading: Mutex<Reading>,
 }
 
@@ -91,7 +100,12 @@ impl Reading {
 impl IdleDefragmentation {
     /// Returns the state at a mount; `percent` of the bytes that users write may be written.
     pub(super) fn new(percent: u8) -> Self {
-        Self { percent, spent_bytes: AtomicU64::new(0), reading: Mutex::default() }
+        Self {
+            percent,
+            spent_bytes: AtomicU64::new(0),
+            interruptions: AtomicU32::new(0),
+            reading: Mutex::default(),
+        }
     }
 
     pub(super) fn note_read(&self, ino: u64, offset: u64, len: u64) {
@@ -100,6 +114,18 @@ impl IdleDefragmentation {
         {
             reading.note(ino, offset, len);
         }
+    }
+
+    /// Notes that users have interrupted; returns how long to leave them alone.
+    pub(super) fn interrupted(&self) -> Duration {
+        let interruptions =
+            self.interruptions.fetch_add(1, Ordering::Relaxed).min(PAUSE_DOUBLINGS_MAX);
+        PAUSE * 2_u32.pow(interruptions)
+    }
+
+    /// Notes that a part has come to its end.
+    pub(super) fn went_on(&self) {
+        self.interruptions.store(0, Ordering::Relaxed);
     }
 
     /// Returns whether `written_bytes` that users have written allow a window to be moved.
@@ -130,6 +156,16 @@ mod tests {
         }
         assert_eq!(reading.candidates, [7], "once");
         assert_eq!((reading.next(), reading.next()), (Some((7, 0)), Some((7, 0))));
+    }
+
+    #[test]
+    fn pauses_grow_until_a_part_comes_to_its_end() {
+        let idle = IdleDefragmentation::new(5);
+        assert_eq!((idle.interrupted(), idle.interrupted()), (PAUSE, PAUSE * 2));
+        (0..100).for_each(|_| _ = idle.interrupted());
+        assert!((Duration::from_secs(4)..Duration::from_secs(6)).contains(&idle.interrupted()));
+        idle.went_on();
+        assert_eq!(idle.interrupted(), PAUSE);
     }
 
     #[test]
