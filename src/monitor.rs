@@ -82,7 +82,8 @@ impl Monitor {
             Self::Process { mount, .. } => {
                 match ask(&mount.lock(), &MonitorRequest::mounted(dir, number))? {
                     MonitorReply::Done => {}
-                    _ => return Err(io::Error::other("the monitor does not see the mount")),
+                    MonitorReply::Failed { line, .. } => return Err(io::Error::other(line)),
+                    _ => return Err(io::ErrorKind::InvalidData.into()),
                 }
             }
         }

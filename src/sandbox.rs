@@ -49,7 +49,7 @@ pub(crate) fn enter(files: &NeededFiles, kept: CapabilitySet) -> Limits {
 /// Logs a limit that cannot be had. Returns whether it holds.
 fn note(limit: &str, outcome: std::io::Result<()>) -> bool {
     if let Err(error) = &outcome {
-        tracing::warn!("sandbox: this system has no {limit}, the daemon runs without it: {error}");
+        tracing::warn!("sandbox: {limit} cannot be set, the daemon runs without it: {error}");
     }
     outcome.is_ok()
 }

@@ -1,6 +1,6 @@
 //! Defragmentation of a mounted volume: `sfs-ctl defrag`, and that of an idle volume.
 //!
-//! What the programs report is compared with the map of the file and with the counters of the volume.
+//! The output of the programs is compared with the map of the file and with the counters of the volume.
 
 #[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;

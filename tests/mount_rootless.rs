@@ -8,7 +8,7 @@ use std::process::Command;
 
 use harness::{TestVolume, can_mount, copy_program, stderr};
 
-/// A user with a group and a home of its own, who is in no table of users. `/dev/fuse` is open to users in a namespace of
+/// A user with a group and a home of its own, whom `fusermount3` finds in the table of users of this namespace. `/dev/fuse` is open to users in a namespace of
 /// this test, and /etc/fuse.conf has no `user_allow_other`. `attempt NAME COMMAND...` prints the exit status of the
 /// command, and its message.
 const AS_USER: &str = r#"
@@ -16,6 +16,8 @@ const AS_USER: &str = r#"
     home=$1
     mount -t tmpfs tmpfs /mnt; mknod -m 666 /mnt/fuse c 10 229; mount --bind /mnt/fuse /dev/fuse
     mkdir /mnt/user; mount --bind /mnt/user /run/user
+    { cat /etc/passwd; echo "sfs-test:x:54321:54321::/nonexistent:/bin/sh"; } >/mnt/passwd
+    mount --bind /mnt/passwd /etc/passwd
     : >/mnt/conf; touch /etc/fuse.conf; mount --bind /mnt/conf /etc/fuse.conf
     chown 54321:54321 "$home" "$home/mount" "$home/image"
     user="setpriv --reuid 54321 --regid 54321 --clear-groups env -u XDG_RUNTIME_DIR HOME=$home"
@@ -66,7 +68,8 @@ fn mounted_images_of_a_user_need_no_root_and_errors_name_the_remedy() {
         return eprintln!("skipped: unshare is not installed");
     };
     let (said, wrong) = (String::from_utf8_lossy(&output.stdout), stderr(&output));
-    if ["unshare:", "mknod:", "mount: ", "setpriv:"].iter().any(|no| wrong.contains(no)) {
+    let programs = ["unshare:", "mknod:", "mount:", "setpriv:"];
+    if wrong.lines().any(|line| programs.iter().any(|program| line.starts_with(program))) {
         return eprintln!("skipped: {wrong}");
     }
     assert!(output.status.success(), "{said}{wrong}");
@@ -86,7 +89,7 @@ fn mounted_images_of_a_user_need_no_root_and_errors_name_the_remedy() {
         let line = line.unwrap_or_else(|| panic!("{name}: {said}"));
         assert!(line.starts_with(expected), "{name}: {line}");
         let remedy = match name {
-            "twice" => "in use",
+            "twice" => "is mounted there already",
             "allow" => "'user_allow_other' is set in /etc/fuse.conf",
             "helper" => "install the package fuse3",
             "device" => "chmod 666 /dev/fuse",

@@ -17,6 +17,9 @@ use crate::mount;
 /// Largest flag of a shutdown: data that is not durable is lost. The flags 0 and 1 make everything durable first.
 pub(crate) const SHUTDOWN_FLAG_MAX: u32 = 2;
 
+/// Lowest address at which a process may have memory (`vm.mmap_min_addr` is a page at least).
+const LOWEST_ADDRESS: u64 = 4096;
+
 /// Acts on the mount.
 #[derive(Debug, Default)]
 pub(crate) struct PrivilegedActs(OnceLock<NotedMount>);
@@ -74,17 +77,21 @@ fn is_in_own_namespace(pid: u32) -> bool {
     }
 }
 
-/// Reads the flag of a shutdown at `address` of process `pid`, which waits for a reply. A larger number is not told.
+/// Reads the flag of a shutdown at `address` of process `pid`, which waits for a reply. `EINVAL` for a larger number, and for an
+/// address that cannot be read; `EFAULT` for one of no process.
 pub(super) fn shutdown_flag(pid: u32, address: u64) -> Result<u32, i32> {
     let mut number = 0u32;
-    let base = usize::try_from(address).map_err(|_| libc::EFAULT)?;
+    // Nothing is ever mapped there. Elsewhere one error for all failures: a daemon that asks about other processes learns nothing of
+    // their memory.
+    if address < LOWEST_ADDRESS {
+        return Err(libc::EFAULT);
+    }
+    let base = usize::try_from(address).map_err(|_| libc::EINVAL)?;
     let from = [RemoteIoVec { base, len: size_of_val(&number) }];
     let mut to = [IoSliceMut::new(number.as_mut_bytes())];
     match process_vm_readv(Pid::from_raw(pid.cast_signed()), &mut to, &from) {
-        Ok(len) if len < size_of::<u32>() => Err(libc::EFAULT),
-        Ok(_) if number > SHUTDOWN_FLAG_MAX => Err(libc::EINVAL),
-        Ok(_) => Ok(number),
-        Err(error) => Err(error as i32),
+        Ok(len) if len == size_of::<u32>() && number <= SHUTDOWN_FLAG_MAX => Ok(number),
+        _ => Err(libc::EINVAL),
     }
 }
 
@@ -109,5 +116,6 @@ mod tests {
         assert_eq!(shutdown_flag(own, address(0)), Ok(2));
         assert_eq!(shutdown_flag(own, address(1)), Err(libc::EINVAL), "the number stays unknown");
         assert_eq!(shutdown_flag(own, 8), Err(libc::EFAULT));
+        assert_eq!(shutdown_flag(own, 1 << 62), Err(libc::EINVAL), "as for a number");
     }
 }

@@ -1,6 +1,7 @@
 //! The process of the monitor.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
 use std::thread;
@@ -35,17 +36,26 @@ pub(super) fn run(mount: OwnedFd, questions: OwnedFd) -> ! {
     process::exit(0);
 }
 
+/// Names the mount that this process unmounts, if it sees the mount.
+fn note_mount(acts: &PrivilegedActs, dir: PathBuf, number: DeviceNumber) -> Result<(), ExitError> {
+    let table = MountTable::open().map_err(ExitError::system)?;
+    let found = table.at(&dir).map_err(ExitError::system)?;
+    if found.is_none_or(|mount| mount.number != number) {
+        let dir = dir.display();
+        return Err(ExitError::system(format_args!("{dir}: the monitor does not see the mount")));
+    }
+    acts.note_mount(dir, number, Arc::new(table));
+    Ok(())
+}
+
 /// Serves requests about the mount.
 fn unmount(socket: &OwnedFd) {
     let acts = PrivilegedActs::default();
     while let Ok(Some(request)) = messages::receive(socket) {
         let done = match request {
-            MonitorRequest::Mounted { dir, major, minor } => MountTable::open()
-                .map(|table| {
-                    let number = DeviceNumber { major, minor };
-                    acts.note_mount(messages::path(dir), number, Arc::new(table));
-                })
-                .map_err(ExitError::system),
+            MonitorRequest::Mounted { dir, major, minor } => {
+                note_mount(&acts, messages::path(dir), DeviceNumber { major, minor })
+            }
             MonitorRequest::Detach { lazy, force } => acts.detach(flags(lazy, force)),
             MonitorRequest::Capabilities { .. } | MonitorRequest::ShutdownFlag { .. } => return,
         };

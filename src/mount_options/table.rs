@@ -115,8 +115,8 @@ pub const TABLE: &[MountOption] = &[
     own(
         &["defrag=PERCENT|off"],
         "while the volume is idle, put files in order that are read in order and no longer written: this \
-         writes at most PERCENT of what programs write",
-        "5",
+         writes about PERCENT of what programs write at most",
+        "off",
     ),
     own(&["discard", "nodiscard"], "discard unused segments on the device, or do not", "discard"),
     own(&["grow", "nogrow"], "grow a volume that is smaller than its device, or do not", "nogrow"),

@@ -66,7 +66,13 @@ impl NeededFiles {
         let enforced = self.0.iter().try_fold(ruleset, add).and_then(|rules| rules.restrict_self());
         match enforced.map_err(io::Error::other)?.ruleset {
             RulesetStatus::NotEnforced => Err(io::ErrorKind::Unsupported.into()),
-            RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced => Ok(()),
+            RulesetStatus::PartiallyEnforced => {
+                tracing::warn!(
+                    "sandbox: this kernel's Landlock is older: signals, abstract sockets, TCP or ioctl(2) of files are not limited"
+                );
+                Ok(())
+            }
+            RulesetStatus::FullyEnforced => Ok(()),
         }
     }
 }

@@ -37,7 +37,6 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_fallocate,
     libc::SYS_lseek,
     libc::SYS_flock,
-    libc::SYS_fcntl,
     libc::SYS_close,
     libc::SYS_fstat,
     libc::SYS_statx,
@@ -141,10 +140,11 @@ pub(super) fn enforce() -> io::Result<()> {
 fn calls() -> io::Result<BpfProgram> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
-    let conditional: [(c_long, Vec<SeccompRule>); 9] = [
+    let conditional: [(c_long, Vec<SeccompRule>); 10] = [
         (libc::SYS_openat, vec![all(&[lacks(2, libc::O_CREAT | libc::O_TRUNC)])?]),
         (libc::SYS_socket, vec![all(&[is(0, libc::AF_UNIX), is_datagram()])?]),
         (libc::SYS_ioctl, one_of(1, &IOCTLS)?),
+        (libc::SYS_fcntl, fcntls()?),
         (libc::SYS_mmap, vec![all(&[lacks(2, libc::PROT_EXEC)])?]),
         (libc::SYS_mprotect, vec![all(&[lacks(2, libc::PROT_EXEC)])?]),
         (libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME as u64, PR_SET_VMA])?),
@@ -158,6 +158,15 @@ fn calls() -> io::Result<BpfProgram> {
     #[cfg(target_arch = "x86_64")]
     rules.insert(libc::SYS_open, vec![all(&[lacks(1, libc::O_CREAT | libc::O_TRUNC)])?]);
     compile(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
+}
+
+/// Commands of fcntl(2). With a signal of a descriptor (`F_SETOWN`, `F_SETSIG`, `O_ASYNC`) root's user number alone would be enough to
+/// kill any process.
+fn fcntls() -> io::Result<Vec<SeccompRule>> {
+    let commands = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_DUPFD_CLOEXEC];
+    let mut rules = one_of(1, &commands.map(|command| command as u64))?;
+    rules.push(all(&[is(1, libc::F_SETFL), lacks(2, libc::O_ASYNC)])?);
+    Ok(rules)
 }
 
 /// Flags of clone(2) that make namespaces.

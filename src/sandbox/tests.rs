@@ -106,6 +106,12 @@ fn break_out(dir: &Path) {
     refused("become another user", ids.map_err(io::Error::from));
     let signal = nix::sys::signal::kill(nix::unistd::getppid(), None);
     refused("send a signal", signal.map_err(io::Error::from));
+    // With a signal number and root as the owner, the signal of a descriptor kills any process.
+    let signals =
+        rustix::fs::fcntl_setfl(&open, rustix::fs::OFlags::from_bits_retain(libc::O_ASYNC as u32));
+    refused("ask for the signals of a descriptor", signals.map_err(io::Error::from));
+    let flags = rustix::fs::fcntl_getfl(&open).expect("a question about a descriptor");
+    rustix::fs::fcntl_setfl(&open, flags | rustix::fs::OFlags::NONBLOCK).expect("other flags");
     let memory = rustix::fs::memfd_create(c"x", rustix::fs::MemfdFlags::empty());
     refused("a file in memory, to run it", memory.map_err(io::Error::from));
 }

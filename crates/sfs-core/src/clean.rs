@@ -15,6 +15,7 @@ mod futility;
 mod live_block;
 mod observer;
 mod progress;
+mod read_live;
 pub(crate) mod watermarks;
 
 pub(crate) use cleaner::{Cleaner, CleanerParts, CleaningRound, ReadStep};

@@ -105,17 +105,6 @@ impl VolumeDevice {
         }
     }
 
-    /// Reads blocks that may be needed later, as [`VolumeDevice::read`] does; returns whether that succeeded. A failure is
-    /// not counted: nobody needs the blocks yet.
-    pub(crate) fn read_ahead(&self, address: u64, blocks: &mut [Block]) -> bool {
-        let is_in_flight = {
-            let in_flight = self.in_flight.read();
-            let end = address.saturating_add(blocks.len() as u64);
-            !in_flight.is_empty() && (address..end).any(|at| in_flight.get(at).is_some())
-        };
-        !is_in_flight && self.device.read(address, blocks).is_ok()
-    }
-
     /// Reads block by block, where only some of the blocks are in flight.
     fn read_mixed(&self, address: u64, blocks: &mut [Block]) -> Result<()> {
         for (at, block) in (address..).zip(blocks) {

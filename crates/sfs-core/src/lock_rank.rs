@@ -22,6 +22,7 @@
 //! | – | `Cleaner::futility` | the state in which cleaning gained nothing | no |
 //! | – | `Discards::segments` | Clean segments to discard | no |
 //! | – | `Orphans::queue` | inodes to delete | no |
+//! | – | `IdleDefragmentation::reading` | files that are read in order | no |
 //! | – | `SyncQueue::waiting` | syncs that wait | no |
 //! | – | `Schedule::times` | the due times of background work | no |
 //! | – | `Health::record` | error counts | no |

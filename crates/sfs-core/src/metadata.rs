@@ -9,7 +9,6 @@ mod access_times;
 mod changes;
 mod metadata_error;
 mod owners;
-mod read_around;
 mod reservations;
 mod scan;
 mod state;

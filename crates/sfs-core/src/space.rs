@@ -17,6 +17,7 @@ mod idle_defragmentation;
 mod log_steps;
 mod log_work;
 mod outlook;
+mod reading_in_order;
 mod resize;
 mod throttle;
 mod writers;

@@ -185,12 +185,16 @@ impl FaultRules {
     pub fn decide(&mut self, operation: Operation, address: u64, count: u64) -> RequestFaults {
         let blocks = address..address.saturating_add(count);
         let mut faults = RequestFaults::default();
-        for rule in &mut self.rules {
+        for (number, rule) in self.rules.iter_mut().enumerate() {
             let Some(hit) = rule.select(operation, &blocks) else { continue };
             match rule.kind {
                 FaultKind::Error => faults.fails = true,
                 FaultKind::Slow(ns) => faults.delay_ns = faults.delay_ns.saturating_add(ns),
-                FaultKind::WrongData => faults.wrong.push((hit, rule.seed)),
+                FaultKind::WrongData => {
+                    // Another bit for each rule and operation: two inversions of one bit would cancel each other.
+                    let place = (number as u64) << 8 | operation as u64;
+                    faults.wrong.push((hit, rule.seed ^ mixed(place.wrapping_add(GOLDEN))));
+                }
                 FaultKind::Lost if operation == Operation::Flush => faults.flush_lost = true,
                 FaultKind::Lost => faults.lost.push(hit),
             }

@@ -66,6 +66,9 @@ impl<'a, S: ObjectStore> Writer<'a, S> {
     /// [`ObjectError::TakenOver`] or [`ObjectError::Superseded`] if another writer has the volume, and then at every later call.
     pub fn append(&mut self, contents: &[&[u8]]) -> Result<Vec<LogObject>, ObjectError> {
         assert!(self.manifests > 0, "a log object before the first manifest is lost");
+        if contents.is_empty() {
+            return Ok(Vec::new());
+        }
         let names = (self.next_log()..).map(|number| ObjectName::Log(self.epoch, number));
         let frames = names.zip(contents).map(|(name, content)| (name, self.data(content)));
         let frames = frames.collect::<Vec<_>>();

@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Filesystem type of a mounted image file, and of every mount that an ordinary user makes.
 pub const TYPE: &str = "fuse.sfs";
@@ -95,7 +96,7 @@ impl MountRecord {
 
 /// Open table of mounts. The table can be read again after the process has run out of descriptors.
 #[derive(Debug)]
-pub struct MountTable(File);
+pub struct MountTable(Mutex<File>);
 
 impl MountTable {
     /// Opens the table of this process's mount namespace.
@@ -104,7 +105,7 @@ impl MountTable {
     ///
     /// Errors of open(2).
     pub fn open() -> io::Result<Self> {
-        File::open(MOUNTINFO).map(Self)
+        File::open(MOUNTINFO).map(|file| Self(Mutex::new(file)))
     }
 
     /// Reads all mounts that this process sees, in the order in which they were made.
@@ -113,9 +114,11 @@ impl MountTable {
     ///
     /// Errors of read(2).
     pub fn mounts(&self) -> io::Result<Vec<MountRecord>> {
+        // The kernel keeps one position: pieces of two readers in turn would be cut at the wrong bytes.
+        let file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut text, mut piece) = (Vec::new(), [0; 4096]);
         loop {
-            match self.0.read_at(&mut piece, text.len() as u64) {
+            match file.read_at(&mut piece, text.len() as u64) {
                 Ok(0) => break,
                 Ok(len) => text.extend_from_slice(&piece[..len]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -131,6 +131,7 @@ pub(super) const CRATES: [Layered; 6] = [
             &["metrics"],
             &[
                 "asked_work_command",
+                "defrag_command",
                 "file_command",
                 "freeze_command",
                 "health",

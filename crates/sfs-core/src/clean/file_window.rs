@@ -90,7 +90,7 @@ impl Cleaner {
     ///
     /// Those of reading the tree.
     pub(crate) fn file_window(&self, ino: u64, from: u32) -> Result<FileWindow> {
-        let len = self.window_blocks();
+        let len = u64::from(self.window_blocks());
         let mut window = self.metadata.read_txn(|txn| {
             let mut window = FileWindow { ino, ..FileWindow::default() };
             let last = Key::new(ino, ItemKind::Mapping, u64::MAX);
@@ -98,19 +98,19 @@ impl Cleaner {
             for item in txn.tree().range(run_key(ino, from)..=last) {
                 let (key, value) = item?;
                 let base = run_base(&key)?;
-                let end = *end.get_or_insert((base.max(from) / len + 1).saturating_mul(len));
-                if base >= end {
+                let end = *end.get_or_insert((u64::from(base.max(from)) / len + 1) * len);
+                if u64::from(base) >= end {
                     window.next = Some(base);
                     break;
                 }
                 let run = MappingRun::decode(value, &key, txn.tolerance())?;
                 let wanted = |(block, mapping): &(u32, Mapping)| {
-                    (from..end).contains(block) && mapping.checksum.is_some()
+                    *block >= from && u64::from(*block) < end && mapping.checksum.is_some()
                 };
                 window.blocks.extend(run.iter(base).filter(wanted));
                 // A window may be shorter than a mapping run.
-                if run.iter(base).any(|(block, _)| block >= end) {
-                    window.next = Some(end);
+                if run.iter(base).any(|(block, _)| u64::from(block) >= end) {
+                    window.next = u32::try_from(end).ok();
                     break;
                 }
             }

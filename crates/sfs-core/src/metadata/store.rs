@@ -13,7 +13,6 @@ use sfs_device::{BLOCK_SIZE, Block};
 
 use super::access_times::AccessTimes;
 use super::metadata_error::MetadataError;
-use super::read_around::RecentLoads;
 use super::state::Metadata;
 use super::txn::Txn;
 use crate::counters::AtomicCounters;
@@ -41,8 +40,8 @@ pub(crate) type WriteGuard<'a> = Ranked<RwLockWriteGuard<'a, Metadata>>;
 pub(crate) struct MetadataStore {
     metadata: RwLock<Metadata>,
     access_times: Arc<AccessTimes>,
-    pub(super) io: Arc<VolumeDevice>,
-    pub(super) superblock: Arc<OpenSuperblock>,
+    io: Arc<VolumeDevice>,
+    superblock: Arc<OpenSuperblock>,
     pub(super) health: Arc<Health>,
     counters: Arc<AtomicCounters>,
     cached_nodes_max: usize,
@@ -60,7 +59,6 @@ pub(crate) struct MetadataStore {
     next_sequence: AtomicU64,
     /// Addresses of nodes that the device failed to read, with the number of attempts.
     unread: Mutex<BTreeMap<u64, usize>>,
-    pub(super) recent_loads: RecentLoads,
 }
 
 /// Keeps every node in the cache: a change may need more nodes at once than the cache holds, and readers must not evict
@@ -100,7 +98,6 @@ impl MetadataStore {
             changes: AtomicU64::new(0),
             next_sequence: AtomicU64::new(next_sequence),
             unread: Mutex::default(),
-            recent_loads: RecentLoads::default(),
         }
     }
 
@@ -233,8 +230,7 @@ impl MetadataStore {
         node: &NodeNotCached,
         failed: &mut Option<NodeNotCached>,
     ) -> Result<()> {
-        let around = self.read_around(node);
-        let verified = match around.map_or_else(|| self.read_node(node), Ok) {
+        let verified = match self.read_node(node) {
             Err(Error::Corrupt(_)) if *failed != Some(*node) => {
                 *failed = Some(*node);
                 return Ok(());
@@ -258,13 +254,9 @@ impl MetadataStore {
     pub(super) fn read_node(&self, node: &NodeNotCached) -> Result<VerifiedNode> {
         let mut block = Box::new(Block([0; BLOCK_SIZE]));
         self.io.read(node.pointer.address, std::slice::from_mut(&mut *block))?;
-        self.count_nodes_read(1);
+        self.counters.nodes_read.fetch_add(1, Ordering::Relaxed);
         let tolerance = self.superblock.tolerance();
         Ok(VerifiedNode::decode(*block, self.superblock.volume(), node, tolerance)?)
-    }
-
-    pub(super) fn count_nodes_read(&self, count: usize) {
-        self.counters.nodes_read.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// Looks once more at a block that is no sound node.

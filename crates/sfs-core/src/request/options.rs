@@ -114,7 +114,7 @@ impl Default for VolumeOptions {
             remainder: Remainder::Pure,
             yield_cleaning: true,
             wear_levelling: None,
-            idle_defragmentation: 5,
+            idle_defragmentation: 0,
             release: Release::Durable,
             on_error: ErrorReaction::Continue,
             has_log_thread: false,

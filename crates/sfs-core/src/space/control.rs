@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::admission::Admission;
-use super::idle_defragmentation::IdleDefragmentation;
 use super::log_work::LogWork;
 use super::outlook::Outlook;
+use super::reading_in_order::IdleDefragmentation;
 use super::throttle::{CleaningPace, WriteBufferMarks};
 use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage, is_checkpoint_worthwhile};
 use crate::clean::{Cleaner, CleaningObserver, CleaningRound, Discards, StallDetector};

@@ -23,17 +23,12 @@ const VICTIMS_MAX: u32 = 8;
 const ROUNDS_MAX: usize = 4;
 
 /// Number of attempts to move a window that lacks segments.
-const ATTEMPTS: usize = 3;
-
-/// A window that was moved.
-struct MovedWindow {
-    blocks: u64,
-    device_bytes: u64,
-}
+const ATTEMPTS: usize = 4;
 
 impl SpaceControl {
     /// Puts the blocks of `ino` from block `from` on in order: looks at some windows, and moves at most one. `goes_on` is
-    /// asked before each step, and may pause; if it returns `false`, the part ends before the window that was begun.
+    /// asked before each step, and may pause; if it returns `false`, the part ends before the window that was begun. Adds to `device_bytes`
+    /// what the device was written for it, also if the part fails.
     ///
     /// # Errors
     ///
@@ -43,6 +38,7 @@ impl SpaceControl {
         ino: u64,
         from: u32,
         goes_on: &mut dyn FnMut() -> bool,
+        device_bytes: &mut u64,
     ) -> Result<DefragmentedPart> {
         let mut part = DefragmentedPart { next: Some(from), ..DefragmentedPart::default() };
         if from == 0 {
@@ -53,8 +49,8 @@ impl SpaceControl {
             let window = self.cleaner.file_window(ino, from)?;
             let moved = match self.cleaner.is_in_order(&window) {
                 true => None,
-                false => match self.move_window(&window, goes_on)? {
-                    Some(moved) => Some(moved),
+                false => match self.move_window(&window, goes_on, device_bytes)? {
+                    Some(moved_blocks) => Some(moved_blocks),
                     None => break,
                 },
             };
@@ -62,15 +58,15 @@ impl SpaceControl {
             part.next = window.next;
             part.blocks += window.block_count();
             part.requests_before += requests;
-            let Some(moved) = moved else {
+            let Some(moved_blocks) = moved else {
                 part.requests_after += requests;
                 continue;
             };
             part.requests_after += self.cleaner.file_window(ino, from)?.reading().requests;
-            part.moved_blocks = moved.blocks;
-            part.device_bytes = moved.device_bytes;
+            part.moved_blocks = moved_blocks;
             break;
         }
+        part.device_bytes = *device_bytes;
         Ok(part)
     }
 
@@ -80,20 +76,22 @@ impl SpaceControl {
         self.commit(&mut self.log.lock(), &selection).map_err(StepError::into_user_error)
     }
 
-    /// Moves the blocks of `window`; `None` if `goes_on` has ended it.
+    /// Moves the blocks of `window`, and returns their number; `None` if `goes_on` has ended it. Adds to `device_bytes`.
     fn move_window(
         &self,
         window: &FileWindow,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<MovedWindow>> {
+        device_bytes: &mut u64,
+    ) -> Result<Option<u64>> {
         self.before_change()?;
-        let mut device_bytes = 0;
         for attempt in 1..=ATTEMPTS {
-            let Some(bytes) = self.clean_for_window(attempt > 1, goes_on)? else { return Ok(None) };
-            device_bytes += bytes;
+            // Releasing segments is cheaper than cleaning: that is tried first.
+            if !self.clean_for_window(attempt > 2, goes_on, device_bytes)? {
+                return Ok(None);
+            }
             let Some(moves) = self.cleaner.read_window(window, goes_on)? else { return Ok(None) };
             if moves.is_empty() {
-                return Ok(Some(MovedWindow { blocks: 0, device_bytes }));
+                return Ok(Some(0));
             }
             // Others get the log between two windows.
             if !goes_on() {
@@ -106,12 +104,11 @@ impl SpaceControl {
                 self.free_segments_to_defragment(&mut log, attempt)?;
             }
             let after = self.counters.snapshot();
-            device_bytes += after.device_bytes_written - before.device_bytes_written;
+            *device_bytes += after.device_bytes_written - before.device_bytes_written;
             match committed {
                 Ok(_) => {
                     let bytes = after.defragmentation_bytes - before.defragmentation_bytes;
-                    let blocks = bytes / BLOCK_SIZE as u64;
-                    return Ok(Some(MovedWindow { blocks, device_bytes }));
+                    return Ok(Some(bytes / BLOCK_SIZE as u64));
                 }
                 Err(StepError::Shortage(Shortage)) => {}
                 Err(StepError::Failed(error)) => return Err(error),
@@ -130,14 +127,14 @@ impl SpaceControl {
         ignore_shortage(freed)
     }
 
-    /// Cleans while fewer segments are available than the low watermark, or one round with `at_least_once`. Returns the
-    /// number of bytes written; `None` if `goes_on` has ended the cleaning.
+    /// Cleans while fewer segments are available than the low watermark, or one round with `at_least_once`. Adds the bytes
+    /// written to `device_bytes`. Returns `false` if `goes_on` has ended the cleaning.
     fn clean_for_window(
         &self,
         at_least_once: bool,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<u64>> {
-        let mut device_bytes = 0;
+        device_bytes: &mut u64,
+    ) -> Result<bool> {
         let mut has_ended = false;
         for round in 0..ROUNDS_MAX {
             let urgency = urgency(&self.superblock.layout(), &self.metadata.read());
@@ -150,11 +147,11 @@ impl SpaceControl {
                 !has_ended
             })?;
             match cleaned {
-                Some(cleaned) => device_bytes += cleaned.device_bytes,
-                None if has_ended => return Ok(None),
+                Some(cleaned) => *device_bytes += cleaned.device_bytes,
+                None if has_ended => return Ok(false),
                 None => break,
             }
         }
-        Ok(Some(device_bytes))
+        Ok(true)
     }
 }

@@ -31,7 +31,7 @@ impl Volume {
         if self.attributes(ino)?.kind() != FileKind::Regular {
             return Err(Error::Invalid);
         }
-        self.superblocks.after(self.space.defragment(ino, from, goes_on))
+        self.superblocks.after(self.space.defragment(ino, from, goes_on, &mut 0))
     }
 }
 
@@ -134,10 +134,13 @@ mod tests {
             let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
             let file = scattered(&volume, COUNT);
             let (mut from, mut step) = (Some(0), 0);
+            let mut overwritten = std::collections::BTreeSet::new();
             while let Some(at) = from {
                 let mut goes_on = || {
                     step += 1;
-                    put(&volume, file, u64::from(at) + step % 7, 1, 99).expect("there is room");
+                    let block = u64::from(at) + step % 7;
+                    overwritten.insert(block);
+                    put(&volume, file, block, 1, 99).expect("there is room");
                     if syncs {
                         volume.sync_all().expect("a sync");
                     }
@@ -147,10 +150,23 @@ mod tests {
             }
             assert!(step > 3);
             volume.sync_all().expect("a sync");
-            let content = volume.read(file, 4096, 4096).expect("the file reads");
-            assert!(content.as_bytes().iter().all(|byte| *byte == 99));
+            for block in 0..u64::from(COUNT) {
+                let content = volume.read(file, block * 4096, 4096).expect("the file reads");
+                let expected = if overwritten.contains(&block) { 99 } else { block as u8 };
+                assert!(content.as_bytes().iter().all(|byte| *byte == expected), "block {block}");
+            }
             assert_eq!(volume.audit().expect("the audit counts"), []);
         }
+    }
+
+    #[test]
+    fn the_last_block_of_the_largest_file_ends_the_file() {
+        let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
+        let file = create(&volume, "file");
+        for block in [0, u64::from(u32::MAX) - 1, u32::MAX.into()] {
+            put(&volume, file, block, 1, 7).expect("there is room");
+        }
+        assert_eq!(defragment(&volume, file).blocks, 3);
     }
 
     #[test]

@@ -161,7 +161,8 @@ pub(super) fn stage(
         }
     }
     stage_moves(metadata, request, &mut staged)?;
-    if remainder == Remainder::Mixed {
+    // Blocks that are put in order stay in their groups.
+    if remainder == Remainder::Mixed && request.move_reason != MoveReason::Defragmentation {
         mix_remainders(&mut staged, segment_blocks);
     }
     sort(&mut staged);

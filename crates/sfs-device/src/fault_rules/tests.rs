@@ -67,6 +67,20 @@ fn only_blocks_in_the_range_are_lost_or_wrong() {
     assert_eq!(ones, [0, 1, 1, 0], "one bit of each block");
 }
 
+/// A bit that is inverted twice would be right again.
+#[test]
+fn wrong_data_of_a_write_and_a_read_or_of_two_rules_does_not_cancel() {
+    let both = FaultRule::new(FaultKind::WrongData, Operations { writes: true, ..READS });
+    let mut device = rules(both.clone());
+    device.add(both);
+    let mut block = Block::zeroed(1);
+    for operation in [Operation::Write, Operation::Read] {
+        device.decide(operation, 12, 1).corrupt(12, &mut block);
+    }
+    let ones: u32 = block[0].0.iter().map(|byte| byte.count_ones()).sum();
+    assert_eq!(ones, 4, "two rules, two operations");
+}
+
 #[test]
 fn delays_add_up_and_a_flush_has_no_range() {
     let mut rules = rules(FaultRule::new(FaultKind::Slow(5), Operations::ALL));

@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fuser::BackgroundSession;
 use sfs_device::BLOCK_SIZE;
-use sfs_lab::exported::{CONTROL, DISK, ServedDisk, serve};
+use sfs_lab::exported::{CONTROL, DISK, Exportable, ExportedDisk, ServedDisk, serve};
 use sfs_mkfs::{Human, output};
+use sfs_ssd::TimeMode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Interval between two polls for a signal, or for the end of the use of the loop device.
@@ -47,6 +48,52 @@ pub(super) struct Export {
     pub(super) disk: Arc<dyn ServedDisk>,
     /// Name of the model, for the message.
     pub(super) name: String,
+}
+
+/// Options of the commands that export one model.
+#[derive(clap::Args)]
+pub(super) struct OneModel {
+    /// Let requests take as long as on the device, instead of only counting the time. Writing `real` or
+    /// `virtual` to the file `control` changes the mode later.
+    #[arg(long)]
+    real_time: bool,
+    /// Make only the files, without a loop device.
+    #[arg(long)]
+    no_loop: bool,
+    /// Write all requests to this file at the end, in a format of `sfs-lab replay`.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Print the counters at the end as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl OneModel {
+    pub(super) fn time_mode(&self) -> TimeMode {
+        if self.real_time { TimeMode::RealTime } else { TimeMode::Virtual }
+    }
+
+    pub(super) fn is_recorded(&self) -> bool {
+        self.record.is_some()
+    }
+
+    /// Exports `disk` in `dir` until a signal arrives, and prints its counters.
+    pub(super) fn run<M: Exportable>(
+        &self,
+        dir: PathBuf,
+        disk: &Arc<ExportedDisk<M>>,
+        name: String,
+    ) -> Result<()> {
+        run(&[Export { dir, disk: disk.clone(), name }], !self.no_loop)?;
+        if let Some(path) = &self.record {
+            fs::write(path, disk.trace().to_csv()).with_context(|| path.display().to_string())?;
+        }
+        match self.json {
+            true => print(format_args!("{}", disk.status_text())),
+            false => print(format_args!("{}\n", disk.summary())),
+        }
+        Ok(())
+    }
 }
 
 /// Exports models until a signal arrives or a directory is unmounted. Prints the path of each device on a line of

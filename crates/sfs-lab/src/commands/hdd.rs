@@ -1,23 +1,22 @@
 //! `sfs-lab hdd`: exports the model of a hard drive as a block device of this machine.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use sfs_hdd::{DriveProfile, HardDrive, profiles};
-use sfs_lab::exported::{ExportedHdd, ServedDisk};
+use sfs_lab::exported::ExportedHdd;
 use sfs_mkfs::parse_size;
-use sfs_ssd::{ModelClock, TimeMode};
+use sfs_ssd::ModelClock;
 
-use super::export::{self, Export, empty_dir, print};
+use super::export::{OneModel, empty_dir};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// An empty directory, in which the files `disk` (the drive's bytes) and `control` (its
     /// counters) appear.
     dir: PathBuf,
-    /// Drive: deskstar.
+    /// Drive: deskstar. In real time the drive reorders waiting requests.
     #[arg(long, default_value = "deskstar")]
     profile: String,
     /// Size of the drive, rounded up to whole cylinders of all zones (some 135 MiB); written data is kept in memory. A
@@ -27,19 +26,8 @@ pub(crate) struct Arguments {
     /// Size of the write cache; 0 turns it off. By default the profile's.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     write_cache: Option<u64>,
-    /// Let requests take as long as on the drive, instead of only counting the time. Writing `real` or
-    /// `virtual` to the file `control` changes the mode later. In real time the drive reorders waiting requests.
-    #[arg(long)]
-    real_time: bool,
-    /// Make only the files, without a loop device.
-    #[arg(long)]
-    no_loop: bool,
-    /// Write all requests to this file at the end, in a format of `sfs-lab replay`.
-    #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
-    /// Print the counters at the end as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    model: OneModel,
 }
 
 /// Returns the drive of a profile with this capacity.
@@ -62,19 +50,9 @@ pub(super) fn drive(profile: &str, size: u64, write_cache: Option<u64>) -> Resul
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let drive = drive(&arguments.profile, arguments.size, arguments.write_cache)?;
     let dir = empty_dir(&arguments.dir)?;
-    let pace = if arguments.real_time { TimeMode::RealTime } else { TimeMode::Virtual };
     let name = drive.profile().device.to_owned();
-    let is_recorded = arguments.record.is_some();
-    let clock = ModelClock::new(pace);
-    let disk =
-        Arc::new(ExportedHdd::with_clock(drive, arguments.profile.clone(), clock, is_recorded));
-    export::run(&[Export { dir, disk: disk.clone(), name }], !arguments.no_loop)?;
-    if let Some(path) = &arguments.record {
-        fs::write(path, disk.trace().to_csv()).with_context(|| path.display().to_string())?;
-    }
-    match arguments.json {
-        true => print(format_args!("{}", disk.status_text())),
-        false => print(format_args!("{}\n", disk.summary())),
-    }
-    Ok(())
+    let (clock, is_recorded) =
+        (ModelClock::new(arguments.model.time_mode()), arguments.model.is_recorded());
+    let disk = ExportedHdd::with_clock(drive, arguments.profile.clone(), clock, is_recorded);
+    arguments.model.run(dir, &Arc::new(disk), name)
 }

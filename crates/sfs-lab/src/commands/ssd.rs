@@ -1,16 +1,15 @@
 //! `sfs-lab ssd`: exports the model of a flash device as a block device of this machine.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use sfs_lab::exported::{ExportedSsd, ServedDisk};
+use sfs_lab::exported::ExportedSsd;
 use sfs_mkfs::{Human, parse_size};
 use sfs_ssd::ftl::Layer;
-use sfs_ssd::{Ssd, SsdConfig, SsdProfile, TimeMode, profiles};
+use sfs_ssd::{Ssd, SsdConfig, SsdProfile, profiles};
 
-use super::export::{self, Export, empty_dir, print};
+use super::export::{OneModel, empty_dir};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -36,19 +35,8 @@ pub(crate) struct Arguments {
     /// Ignore discards.
     #[arg(long)]
     no_trim: bool,
-    /// Let requests take as long as on the device, instead of only counting the time. Writing `real` or
-    /// `virtual` to the file `control` changes the mode later.
-    #[arg(long)]
-    real_time: bool,
-    /// Make only the files, without a loop device.
-    #[arg(long)]
-    no_loop: bool,
-    /// Write all requests to this file at the end, in a format of `sfs-lab replay`.
-    #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
-    /// Print the counters at the end as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    model: OneModel,
 }
 
 impl Arguments {
@@ -78,17 +66,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let dir = empty_dir(&arguments.dir)?;
     let ssd = Ssd::new(&config).context("too few spare blocks; try a larger --size")?;
     let erase_block = Human(ssd.geometry().cluster_size());
-    let pace = if arguments.real_time { TimeMode::RealTime } else { TimeMode::Virtual };
-    let is_recorded = arguments.record.is_some();
     let shown = format!("{name}, erase blocks of {erase_block}");
-    let disk = Arc::new(ExportedSsd::new(ssd, name, pace, arguments.filled, is_recorded));
-    export::run(&[Export { dir, disk: disk.clone(), name: shown }], !arguments.no_loop)?;
-    if let Some(path) = &arguments.record {
-        fs::write(path, disk.trace().to_csv()).with_context(|| path.display().to_string())?;
-    }
-    match arguments.json {
-        true => print(format_args!("{}", disk.status_text())),
-        false => print(format_args!("{}\n", disk.summary())),
-    }
-    Ok(())
+    let (mode, is_recorded) = (arguments.model.time_mode(), arguments.model.is_recorded());
+    let disk = ExportedSsd::new(ssd, name, mode, arguments.filled, is_recorded);
+    arguments.model.run(dir, &Arc::new(disk), shown)
 }
