@@ -34,6 +34,7 @@ pub(crate) fn split() -> io::Result<ForkSide> {
 }
 
 /// Size in bytes from which on an allocation gets a mapping of its own.
+#[cfg(target_env = "gnu")]
 const MAPPED_LEN_MIN: libc::c_int = 128 << 10;
 
 /// Makes the allocator keep little memory beyond the memory in use. Must be called before there are

@@ -52,16 +52,15 @@ impl<'a> BuildEnvironment<'a> {
 
     /// Builds all programs, and those of the packages `more`, for `target`. Returns their directory.
     pub(crate) fn build(&self, target: &str, more: &[&str]) -> Result<PathBuf> {
-        self.build_with(target, more, &[], &[])
+        self.build_with(target, more, &[])
     }
 
-    /// As [`BuildEnvironment::build`], with further flags of the compiler and environment variables.
+    /// As [`BuildEnvironment::build`], with further flags of the compiler.
     pub(crate) fn build_with(
         &self,
         target: &str,
         more: &[&str],
         flags: &[&str],
-        variables: &[(&str, &str)],
     ) -> Result<PathBuf> {
         let flags = self.flags.iter().map(String::as_str).chain(flags.iter().copied());
         let flags = flags.collect::<Vec<_>>().join("\x1f");
@@ -70,9 +69,6 @@ impl<'a> BuildEnvironment<'a> {
             .env("CARGO_TARGET_DIR", &self.target)
             .env("CARGO_ENCODED_RUSTFLAGS", flags)
             .env("SOURCE_DATE_EPOCH", source_date(self.workspace)?);
-        for (name, value) in variables {
-            cmd = cmd.env(name, value);
-        }
         for package in PACKAGES.iter().chain(more) {
             cmd = cmd.args(["--package", package]);
         }

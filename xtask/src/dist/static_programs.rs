@@ -2,11 +2,10 @@
 
 use std::{fs, path::Path};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
 use crate::{
     dist::{environment, environment::BuildEnvironment},
-    machine,
     report::{StepOutcome, Tally},
     run::Cmd,
     workspace::Workspace,
@@ -20,23 +19,14 @@ const PROGRAMS: [&str; 6] =
 struct StaticTarget {
     triple: &'static str,
     flags: &'static [&'static str],
-    /// Linker, with the Debian package that has it; `None` for the linker of rustc.
-    linker: Option<(&'static str, &'static str)>,
 }
 
 /// The linker that comes with rustc; the libraries of musl come with the target.
 const OWN_LINKER: &[&str] = &["-Clinker=rust-lld", "-Ctarget-feature=+crt-static"];
 
-const TARGETS: [StaticTarget; 4] = [
-    StaticTarget { triple: "x86_64-unknown-linux-musl", flags: OWN_LINKER, linker: None },
-    StaticTarget { triple: "aarch64-unknown-linux-musl", flags: OWN_LINKER, linker: None },
-    // Two with 32 bits.
-    StaticTarget { triple: "i686-unknown-linux-musl", flags: OWN_LINKER, linker: None },
-    StaticTarget {
-        triple: "armv7-unknown-linux-gnueabihf",
-        flags: &["-Ctarget-feature=+crt-static"],
-        linker: Some(("arm-linux-gnueabihf-gcc", "gcc-arm-linux-gnueabihf")),
-    },
+const TARGETS: [StaticTarget; 2] = [
+    StaticTarget { triple: "x86_64-unknown-linux-musl", flags: OWN_LINKER },
+    StaticTarget { triple: "aarch64-unknown-linux-musl", flags: OWN_LINKER },
 ];
 
 pub(super) fn run(workspace: &Workspace, out: &Path, tally: &mut Tally) {
@@ -47,9 +37,11 @@ pub(super) fn run(workspace: &Workspace, out: &Path, tally: &mut Tally) {
             Ok(()) => tally.step(&name, || build(workspace, target, out)),
         }
     }
+    let reason = anyhow!("the crate io-uring has no definitions for them");
+    tally.skip("static programs for 32-bit processors", &reason);
 }
 
-/// Checks that the target's library and linker are there, or installs them.
+/// Checks that the target's library is there, or installs it.
 fn need(target: &StaticTarget) -> Result<()> {
     let sysroot = Cmd::new("rustc").args(["--print", "sysroot"]).read()?;
     let library = Path::new(&sysroot).join("lib/rustlib").join(target.triple).join("lib");
@@ -59,15 +51,13 @@ fn need(target: &StaticTarget) -> Result<()> {
             bail!("the library of {} is missing, and rustup cannot get it", target.triple);
         }
     }
-    target.linker.map_or(Ok(()), |(tool, package)| machine::need(tool, package))
+    Ok(())
 }
 
 fn build(workspace: &Workspace, target: &StaticTarget, out: &Path) -> Result<StepOutcome> {
-    let StaticTarget { triple, flags, linker } = target;
-    let variable = format!("CARGO_TARGET_{}_LINKER", triple.to_uppercase().replace('-', "_"));
-    let linker: Vec<(&str, &str)> = linker.iter().map(|(tool, _)| (&*variable, *tool)).collect();
+    let StaticTarget { triple, flags } = target;
     let flags: Vec<&str> = flags.iter().copied().chain(["-Cstrip=symbols"]).collect();
-    let programs = BuildEnvironment::new(workspace)?.build_with(triple, &[], &flags, &linker)?;
+    let programs = BuildEnvironment::new(workspace)?.build_with(triple, &[], &flags)?;
     let mut sizes = Vec::new();
     for name in PROGRAMS {
         let path = programs.join(name);
