@@ -105,7 +105,7 @@ impl ReadAhead {
         let found = self.note(key, read.offset, len as u64);
         let answer = take(&found, read.offset, len, room);
         if answer.is_some() {
-            self.budget.note_read();
+            self.budget.note_read(ino, read.offset, read.size);
             self.answered_bytes.fetch_add(len as u64, Ordering::Relaxed);
         } else if found.iter().any(|slot| slot.is_old()) {
             self.give_up(key);

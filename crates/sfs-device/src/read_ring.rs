@@ -236,10 +236,14 @@ fn wait(ring: &mut IoUring, under_way: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the result of a call. What a ring cannot read is read again without it, as after an interruption.
+/// Returns the result of a call. What a ring cannot read is read again without it, as after an interruption; a block that the
+/// device cannot read is not: it may have tried for half a minute.
 fn outcome(result: i32) -> io::Result<usize> {
-    match usize::try_from(result) {
-        Ok(count) if count > 0 => Ok(count),
+    match (usize::try_from(result), result.saturating_neg()) {
+        (Ok(count), _) if count > 0 => Ok(count),
+        (_, number @ (libc::EIO | libc::ENODATA | libc::EREMOTEIO | libc::EILSEQ)) => {
+            Err(io::Error::from_raw_os_error(number))
+        }
         _ => Err(ErrorKind::Interrupted.into()),
     }
 }
@@ -247,6 +251,17 @@ fn outcome(result: i32) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_block_that_the_device_cannot_read_is_not_read_again() {
+        assert_eq!(outcome(4096).ok(), Some(4096));
+        let kind = |result| outcome(result).expect_err("an error").kind();
+        for refused in [0, -libc::EAGAIN, -libc::EINVAL, -libc::ENOMEM, i32::MIN] {
+            assert_eq!(kind(refused), ErrorKind::Interrupted, "{refused}");
+        }
+        let error = outcome(-libc::EIO).expect_err("an error");
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    }
 
     #[test]
     fn a_ring_takes_reads_of_its_file_only() {

@@ -22,9 +22,13 @@ const SPEED: DeviceSpeed =
     DeviceSpeed { bytes_per_second: 1 << 30, request: Duration::from_micros(5) };
 
 fn volume() -> (Arc<Volume>, u64) {
+    volume_with(VolumeOptions::default())
+}
+
+fn volume_with(options: VolumeOptions) -> (Arc<Volume>, u64) {
     let device = Arc::new(RamDevice::new(1 << 14));
     format(device.clone(), 256, DataLayout::Log);
-    let volume = Arc::new(open(device, VolumeOptions::default()));
+    let volume = Arc::new(open(device, options));
     let file = volume.make_node(ROOT_INO, b"file", FILE_MODE, 0, &caller()).expect("a file");
     (volume, file.ino)
 }
@@ -225,6 +229,15 @@ fn a_reader_does_not_wait_for_a_thread_that_has_not_begun() {
     assert!(slot.wait().is_none() && !slot.is_old() && budget.is_unused());
 }
 
+/// Regression: readers of good blocks waited while the device tried a damaged block of their window, more than once.
+#[test]
+fn a_reader_does_not_wait_for_a_device_that_is_stuck() {
+    let slot = Slot::default();
+    assert!(slot.begin());
+    let begun = Instant::now();
+    assert!(slot.wait().is_none() && begun.elapsed() < Duration::from_secs(10));
+}
+
 #[test]
 fn a_file_read_in_order_comes_from_windows() {
     let (volume, ino) = volume();
@@ -279,4 +292,37 @@ fn windows_stay_within_the_budget() {
     }
     (1..20).for_each(|handle| ahead.released(ino, handle));
     assert!(ahead.budget.is_unused());
+}
+
+/// Regression: only reads that no window answered made a file a candidate for idle defragmentation.
+#[test]
+fn a_file_that_windows_answer_is_put_in_order() {
+    let options = VolumeOptions { idle_defragmentation: 100, ..VolumeOptions::default() };
+    let (volume, ino) = volume_with(options);
+    let mode = WriteMode::default();
+    let content = vec![7; FILE_BLOCKS as usize * BLOCK_SIZE];
+    volume.write(ino, 0, &content, mode, &caller()).expect("a write");
+    for no in 0..FILE_BLOCKS {
+        let at = no * 2_654_435_761 % FILE_BLOCKS * BLOCK_SIZE as u64;
+        volume.write(ino, at, &[8; BLOCK_SIZE], mode, &caller()).expect("a write");
+        if no % 64 == 63 {
+            volume.sync_file(ino).expect("a sync");
+        }
+    }
+    volume.sync_all().expect("a sync");
+    let ahead = ReadAhead::new(volume.clone(), 128 << 20, Some(SPEED));
+    for no in 0..(content.len() >> 20) as u64 {
+        read(&ahead, &volume, ino, &args(1, no << 20, 1 << 20));
+        // Time to read the next window before it is needed.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let answered = ahead.answered_bytes.load(Ordering::Relaxed);
+    assert!(answered > 8 << 20, "{answered} bytes came from windows");
+    let moved = || volume.counters().defragmentation_bytes;
+    let now = |no: i64| Timestamp { secs: 1_800_000_000 + no, nanos: 0 };
+    let found = (0..1000).any(|no| {
+        volume.work(now(no)).expect("background work");
+        moved() > 0
+    });
+    assert!(found, "no block was moved");
 }

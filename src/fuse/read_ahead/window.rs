@@ -20,6 +20,9 @@ const WINDOW_TIME: Duration = Duration::from_millis(500);
 /// Time for which a reader waits for a thread to begin with its window.
 const BEGIN_WAIT: Duration = Duration::from_millis(1);
 
+/// Longest wait for a window that is being read: a device may try a damaged block for half a minute, more than once.
+const READ_WAIT: Duration = Duration::from_secs(2);
+
 /// Memory that all windows may have, and that they have.
 pub(super) struct WindowBudget {
     volume: Arc<Volume>,
@@ -39,20 +42,15 @@ impl WindowBudget {
         let len = usize::try_from(len).ok()?;
         let with = |used: usize| used.checked_add(len).filter(|used| *used <= most);
         self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, with).ok()?;
-        self.lend();
+        self.volume.lend_cache(len);
         let loan = Loan { budget: self.clone(), len };
         let region = MmapRegion::new(len.div_ceil(BLOCK_SIZE)).ok()?;
         Some(Memory { region, loan })
     }
 
-    /// Counts a read that is answered from a window.
-    pub(super) fn note_read(&self) {
-        self.volume.note_read_of_ahead();
-    }
-
-    /// Takes the memory of the windows from the cache of nodes.
-    fn lend(&self) {
-        self.volume.lend_cache(self.used.load(Ordering::Acquire));
+    /// Notes a read of file `ino` that is answered from a window.
+    pub(super) fn note_read(&self, ino: u64, offset: u64, len: u32) {
+        self.volume.note_read_of_ahead(ino, offset, u64::from(len));
     }
 
     /// Returns the number of bytes that windows have.
@@ -78,7 +76,7 @@ struct Loan {
 impl Drop for Loan {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.len, Ordering::AcqRel);
-        self.budget.lend();
+        self.budget.volume.give_back_cache(self.len);
     }
 }
 
@@ -210,8 +208,8 @@ impl Slot {
         }
     }
 
-    /// Waits until the window was read. Returns its content, unless it is old. If no thread has begun to read the window, the
-    /// caller has to read it.
+    /// Waits until the window was read. Returns its content, unless it is old. If no thread has begun to read the window, or
+    /// reading it takes as long as a device takes for a damaged block, the caller has to read its own blocks.
     pub(super) fn wait(&self) -> Option<Arc<Ahead>> {
         let mut state = self.state.lock();
         let is_queued = |state: &mut SlotState| matches!(state, SlotState::Queued);
@@ -223,7 +221,8 @@ impl Slot {
             self.changed.notify_all();
             return None;
         }
-        self.changed.wait_while(&mut state, |state| matches!(state, SlotState::Reading));
+        let is_being_read = |state: &mut SlotState| matches!(state, SlotState::Reading);
+        self.changed.wait_while_for(&mut state, is_being_read, READ_WAIT);
         match &*state {
             SlotState::Read(ahead) if ahead.content.is_current() => Some(ahead.clone()),
             _ => None,

@@ -304,8 +304,13 @@ impl MetadataStore {
 
     /// Takes `bytes` of the cache away, for content that was read ahead.
     pub(crate) fn lend_cache(&self, bytes: usize) {
-        self.lent_nodes.store(bytes.div_ceil(BLOCK_SIZE), Ordering::Relaxed);
+        self.lent_nodes.fetch_add(bytes.div_ceil(BLOCK_SIZE), Ordering::Relaxed);
         self.note_new_nodes();
+    }
+
+    /// Gives back `bytes` that one call of [`MetadataStore::lend_cache`] took.
+    pub(crate) fn give_back_cache(&self, bytes: usize) {
+        self.lent_nodes.fetch_sub(bytes.div_ceil(BLOCK_SIZE), Ordering::Relaxed);
     }
 
     /// Evicts clean nodes beyond the cache's size, if nodes were added. Dirty nodes and copies count, but leave room

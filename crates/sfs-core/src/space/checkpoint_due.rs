@@ -94,9 +94,9 @@ pub(super) fn before_change(dirty_nodes: usize, cache_bytes: usize) -> Option<Ch
 }
 
 /// Returns whether an operation must not change more metadata before a checkpoint, even if it has to wait for the log:
-/// dirty nodes take the whole cache.
+/// dirty nodes take three quarters of the cache. Content that was read ahead may have the rest.
 pub(super) fn must_precede_change(dirty_nodes: usize, cache_bytes: usize) -> bool {
-    dirty_nodes > 2 * dirty_nodes_max(cache_bytes) + FOREGROUND_NODES
+    dirty_nodes > dirty_nodes_max(cache_bytes) / 2 * 3 + FOREGROUND_NODES
 }
 
 /// Returns the number of dirty nodes that half of the cache holds.

@@ -22,7 +22,7 @@ const FILES: usize = 6000;
 const NODES_MAX: usize = 128 + 256 + 128 + 64;
 
 /// Number of dirty nodes, with the smallest cache, at which changes wait for a checkpoint.
-const DIRTY_NODES_MAX: usize = 2 * 128 + 256;
+const DIRTY_NODES_MAX: usize = 3 * 64 + 256;
 
 fn make_files(volume: &Volume) -> usize {
     let made = (0..FILES).map(|no| {
@@ -75,7 +75,7 @@ fn the_node_cache_stays_within_its_budget_while_files_are_made() {
 
 /// Regression: while the log was held, as by a checkpoint on a slow device, changes made any number of nodes dirty.
 #[test]
-fn changes_wait_for_the_log_while_dirty_nodes_take_the_whole_cache() {
+fn changes_wait_for_the_log_while_dirty_nodes_take_most_of_the_cache() {
     let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
     let volume = new_volume_of(Arc::new(RamDevice::new(BLOCKS)), BLOCKS, options);
     let dirty_nodes = || volume.metadata.read().tree.dirty_count();

@@ -89,14 +89,20 @@ impl Volume {
         Ok(AheadRead::Content(content))
     }
 
-    /// Counts a request by a user that is answered from content that was read ahead.
-    pub fn note_read_of_ahead(&self) {
+    /// Notes a read of file `ino` by a user that is answered from content that was read ahead.
+    pub fn note_read_of_ahead(&self, ino: u64, offset: u64, len: u64) {
         self.space.note_request();
+        self.space.note_read(ino, offset, len);
     }
 
     /// Takes `bytes` of the budget `cache=` for content that was read ahead; the cache of nodes has the rest.
     pub fn lend_cache(&self, bytes: usize) {
         self.metadata.lend_cache(bytes);
+    }
+
+    /// Gives back `bytes` that [`Volume::lend_cache`] took.
+    pub fn give_back_cache(&self, bytes: usize) {
+        self.metadata.give_back_cache(bytes);
     }
 
     /// Sets the longest gap between two blocks of a file that is read along, instead of reading both by a request of

@@ -35,6 +35,12 @@ use crate::segments::SegmentBudget;
 /// Number of files that are examined for each wanted block of the largest groups.
 const FILES_PER_BLOCK: usize = 2;
 
+/// Number of dirty blocks that are compared for each wanted block of the largest groups, but at least
+/// [`COMPARED_BLOCKS_MIN`]. Comparing holds the metadata, and small batches follow one another quickly.
+const COMPARED_BLOCKS: usize = 8;
+
+const COMPARED_BLOCKS_MIN: usize = 4096;
+
 /// Builder of batches from dirty data and changed metadata.
 pub(crate) struct BatchBuilder {
     superblock: Arc<OpenSuperblock>,
@@ -213,9 +219,12 @@ impl BatchBuilder {
         (ordered, others): (&'a [Arc<InodeState>], &'a [Arc<InodeState>]),
         limit: usize,
     ) -> std::result::Result<Plan<'a>, BuildError> {
-        // The largest groups are determined over all dirty blocks of as many files as `limit`.
+        // The largest groups are determined over many more dirty blocks than are written, of as many files as `limit`.
         let (others, limit_of_all) = match request.selection {
-            Selection::Largest(_) if limit > 0 => (&others[..others.len().min(limit)], usize::MAX),
+            Selection::Largest(count) if limit > 0 => {
+                let compared = count.saturating_mul(COMPARED_BLOCKS).max(COMPARED_BLOCKS_MIN);
+                (&others[..others.len().min(limit)], compared)
+            }
             _ => (others, limit),
         };
         let (mut files, progress) = plan_files(metadata, (ordered, limit), (others, limit_of_all))?;
