@@ -22,6 +22,13 @@ pub struct IgnoredFlags {
     namespace: Option<String>,
 }
 
+/// Returns whether this program was called by a name that begins with `prefix`, as a helper of mount(8) or umount(8).
+pub fn is_called(prefix: &str) -> bool {
+    let name = std::env::args_os().next().map(std::path::PathBuf::from);
+    let name = name.as_ref().and_then(|path| path.file_name());
+    name.is_some_and(|name| name.to_string_lossy().starts_with(prefix))
+}
+
 /// Parses the command line, does `work`, and returns the exit code. An error is printed as one line that begins
 /// with the program's name.
 pub fn run<A: Parser>(work: impl FnOnce(A) -> Result<(), ExitError>) -> ExitCode {

@@ -16,6 +16,7 @@ use crate::control::{ControlClient, ControlError, ControlReply, ControlRequest};
 use crate::exit_error::{self, ExitError};
 use crate::fuse::LossReport;
 use crate::mount;
+use crate::remount::{self, RemountRequest};
 
 /// Pause between two checks whether the daemon has ended.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -35,6 +36,12 @@ pub struct UnmountRequest<'a> {
     pub verbose: bool,
     /// `true` if a mount in use is detached, without waiting.
     pub lazy: bool,
+    /// `true` if the daemon is not waited for, even if it does not answer: requests under way fail.
+    pub force: bool,
+    /// `true` if a mount in use becomes read-only instead.
+    pub read_only: bool,
+    /// `true` if umount(8) has called this program. Other mount points of the same filesystem are no error then.
+    pub is_helper: bool,
 }
 
 /// Unmounts a volume and, unless the unmount is lazy, waits until everything is on its device.
@@ -56,10 +63,19 @@ pub fn unmount(request: &UnmountRequest<'_>) -> Result<(), ExitError> {
         say(format_args!("{dir}: unmounted once no process uses it; not waiting for {device}"));
         return Ok(());
     }
-    let watch = watch(&mount);
-    mount::detach(&mount.dir, MntFlags::empty())?;
+    let (flags, watch) = match request.force {
+        true => (MntFlags::MNT_FORCE, None),
+        false => (MntFlags::empty(), Some(watch(&mount))),
+    };
+    if let Err(failure) = mount::detach(&mount.dir, flags) {
+        return if request.read_only { make_read_only(&mount) } else { Err(failure) };
+    }
     say(format_args!("{dir}: unmounted"));
-    refuse_to_wait_for_others(&mount)?;
+    let Some(watch) = watch else { return Ok(()) };
+    match refuse_to_wait_for_others(&mount) {
+        Err(_) if request.is_helper => return Ok(()),
+        outcome => outcome?,
+    }
     let mut lost = None;
     match watch {
         Ok(daemon) => lost = Some(wait_for_report(&daemon, &mount)?),
@@ -75,6 +91,14 @@ pub fn unmount(request: &UnmountRequest<'_>) -> Result<(), ExitError> {
     }
     wait_for_daemon(&mount)?;
     report_outcome(lost, &mount, say)
+}
+
+/// Makes a mount read-only that cannot be unmounted.
+fn make_read_only(mount: &MountRecord) -> Result<(), ExitError> {
+    let options = "remount,ro";
+    let request =
+        RemountRequest { device: None, dir: &mount.dir, options, sloppy: false, fake: false };
+    remount::remount(&request)
 }
 
 /// Prints the outcome of the unmount; returns an error if data was lost without a report to a

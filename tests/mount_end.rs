@@ -333,6 +333,56 @@ fn mounted_volumes_with_another_mount_point_are_named_at_once() {
     volume.check();
 }
 
+/// Runs `sfs-umount` as umount(8) runs its helper for an image file.
+fn umount_helper(volume: &TestVolume, dir: &Path, flags: &[&str]) -> Output {
+    let helper = volume.scratch.path().join("umount.fuse.sfs");
+    if !helper.exists() {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sfs-umount"), &helper).expect("a link");
+    }
+    let mut command = Command::new(helper);
+    command.arg(dir).args(flags).args(["-t", "fuse.sfs"]).output().expect("sfs-umount runs")
+}
+
+#[test]
+fn mounted_volumes_are_unmounted_by_the_helper_of_umount() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new(SIZE);
+    let mount = volume.mount("");
+    let other = volume.scratch.path().join("other");
+    fs::create_dir(&other).expect("a directory");
+    let mut command = Command::new("mount");
+    command.arg("--bind").args([&mount.dir, &other]);
+    assert!(command.status().expect("mount runs").success());
+    // umount(8) takes one of several mount points away without an error.
+    let output = umount_helper(&volume, &mount.dir, &["-n"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(!is_mounted(&volume.dir) && is_mounted(&other));
+    let output = umount_helper(&volume, &other, &["-v"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    mount.wait_for_end();
+
+    let mount = volume.mount("");
+    let file = File::create(mount.dir.join("file")).expect("a file");
+    file.sync_all().expect("a sync");
+    let output = umount_helper(&volume, &mount.dir, &[]);
+    expect_failure(&output, "in use");
+    drop(file);
+    let dir = File::open(&mount.dir).expect("the directory opens");
+    let output = umount_helper(&volume, &mount.dir, &["-r"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(is_mounted(&volume.dir));
+    assert_eq!(refusal(File::create(mount.dir.join("new"))), Some(libc::EROFS));
+    drop(dir);
+    wait_until("the mount is unmounted by force", || {
+        umount_helper(&volume, &mount.dir, &["-f"]).status.success()
+    });
+    assert!(!is_mounted(&volume.dir));
+    mount.wait_for_end();
+    volume.check();
+}
+
 #[test]
 fn mounted_volumes_in_use_for_a_moment_are_unmounted() {
     if !can_mount() {

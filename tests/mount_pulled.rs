@@ -109,31 +109,55 @@ fn a_pulled_device_is_an_error_at_once_and_can_be_unmounted() {
     slot.detach();
 }
 
-/// A control group of the freezer, which is removed with the value.
-struct FreezerGroup(PathBuf);
+/// A control group that stops its processes, which is removed with the value.
+struct FreezerGroup {
+    /// Group of all processes.
+    root: &'static Path,
+    dir: PathBuf,
+    is_version_2: bool,
+}
 
 impl FreezerGroup {
-    /// Makes a group; prints the reason and returns `None` if there is none.
-    fn new() -> Option<Self> {
-        let dir = Path::new("/sys/fs/cgroup/freezer").join(format!("sfs-{}", std::process::id()));
-        match fs::create_dir(&dir) {
-            Ok(()) => Some(Self(dir)),
-            Err(error) => {
-                println!("skip: no control group of the freezer: {error}");
-                None
+    /// Makes a group in each hierarchy that can freeze: that of the freezer of version 1, and that of version 2, which a system
+    /// with both has elsewhere. Prints the reason for each that is missing.
+    fn all() -> Vec<Self> {
+        let places = [
+            ("/sys/fs/cgroup/freezer", "freezer.state", false),
+            ("/sys/fs/cgroup/unified", "cgroup.freeze", true),
+            ("/sys/fs/cgroup", "cgroup.freeze", true),
+        ];
+        let mut groups = Vec::new();
+        for (root, state, is_version_2) in places {
+            let root = Path::new(root);
+            if !root.join("cgroup.procs").exists() {
+                println!("skip: {} is no hierarchy of control groups", root.display());
+                continue;
             }
+            let dir = root.join(format!("sfs-{}", std::process::id()));
+            match fs::create_dir(&dir) {
+                Ok(()) => groups.push(Self { root, dir, is_version_2 }),
+                Err(error) => println!("skip: {}: {error}", root.display()),
+            }
+            groups.retain(|group: &Self| group.root != root || group.dir.join(state).exists());
         }
+        groups
     }
 
     fn take(&self, process: u32) {
-        fs::write(self.0.join("cgroup.procs"), process.to_string()).expect("the process runs");
+        fs::write(self.dir.join("cgroup.procs"), process.to_string()).expect("the process runs");
     }
 
-    fn set(&self, state: &str) {
-        fs::write(self.0.join("freezer.state"), state).expect("the group is there");
+    fn set(&self, is_frozen: bool) {
+        let (file, value, shown_in, shown) = match (self.is_version_2, is_frozen) {
+            (false, true) => ("freezer.state", "FROZEN", "freezer.state", "FROZEN"),
+            (false, false) => ("freezer.state", "THAWED", "freezer.state", "THAWED"),
+            (true, true) => ("cgroup.freeze", "1", "cgroup.events", "frozen 1"),
+            (true, false) => ("cgroup.freeze", "0", "cgroup.events", "frozen 0"),
+        };
+        fs::write(self.dir.join(file), value).expect("the group is there");
         let reached = || {
-            let now = fs::read_to_string(self.0.join("freezer.state"));
-            now.is_ok_and(|now| now.trim() == state)
+            let now = fs::read_to_string(self.dir.join(shown_in));
+            now.is_ok_and(|now| now.lines().any(|line| line == shown))
         };
         wait_until("the group changes its state", reached);
     }
@@ -141,12 +165,14 @@ impl FreezerGroup {
 
 impl Drop for FreezerGroup {
     fn drop(&mut self) {
-        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
-        let processes = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        let (file, thawed) =
+            if self.is_version_2 { ("cgroup.freeze", "0") } else { ("freezer.state", "THAWED") };
+        let _ = fs::write(self.dir.join(file), thawed);
+        let processes = fs::read_to_string(self.dir.join("cgroup.procs")).unwrap_or_default();
         for process in processes.lines() {
-            let _ = fs::write("/sys/fs/cgroup/freezer/cgroup.procs", process);
+            let _ = fs::write(self.root.join("cgroup.procs"), process);
         }
-        let _ = fs::remove_dir(&self.0);
+        let _ = fs::remove_dir(&self.dir);
     }
 }
 
@@ -192,10 +218,11 @@ fn requests_survive_a_daemon_that_is_frozen() {
     if !can_mount() {
         return;
     }
-    let Some(group) = FreezerGroup::new() else { return };
-    let stop = |mount: &harness::Mount| {
-        group.take(mount.daemon.as_raw_nonzero().get().cast_unsigned());
-        group.set("FROZEN");
-    };
-    survives(stop, |_| group.set("THAWED"));
+    for group in FreezerGroup::all() {
+        let stop = |mount: &harness::Mount| {
+            group.take(mount.daemon.as_raw_nonzero().get().cast_unsigned());
+            group.set(true);
+        };
+        survives(stop, |_| group.set(false));
+    }
 }

@@ -1,12 +1,16 @@
 //! The promises of docs/promises.md: every line of the lists in docs/promises holds for the programs, and everything that the
 //! programs have is in a list. A removal or a change of meaning is not repaired by editing a list.
 
+#[expect(dead_code, reason = "every test program uses a part of the module")]
+mod harness;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use clap::{CommandFactory as _, Parser as _};
+use harness::{TestVolume, can_mount};
 use serde_json::Value;
 use sfs::command_line::{CtlArguments, MountArguments, UmountArguments};
 use sfs::mount_options::table::{MountOption, TABLE};
@@ -118,6 +122,43 @@ fn names_in_json_stay() {
         add_names(&json(ctl, arguments, status), &format!("sfs-ctl {name}"), &mut found);
     }
     compare("json-names.txt", &found);
+}
+
+/// Names in the JSON about a mounted volume, besides those of one that is not mounted.
+#[test]
+fn names_in_json_of_a_mount_stay() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let mount = volume.mount("rw");
+    fs::write(mount.dir.join("file"), vec![7; 100_000]).expect("there is room");
+    let dir = mount.dir.to_str().expect("UTF-8");
+    let ctl = Path::new(env!("CARGO_BIN_EXE_sfs-ctl"));
+    let file = format!("{dir}/file");
+    let mut found = BTreeSet::new();
+    for (name, arguments) in [
+        ("checkpoint", &["checkpoint", "--json", dir][..]),
+        ("clean", &["clean", "--json", dir]),
+        ("trim", &["trim", "--json", dir]),
+        ("defrag", &["defrag", "--json", &file]),
+        ("scrub start", &["scrub", "start", "--json", "--wait", dir]),
+        ("scrub status", &["scrub", "status", "--json", dir]),
+        ("stat", &["stat", "--json", dir]),
+        ("health", &["health", "--json", dir]),
+        ("segments", &["segments", "--json", dir]),
+        ("hot", &["hot", "--json", dir]),
+        ("file", &["file", "--json", &file]),
+    ] {
+        add_names(&json(ctl, arguments, 0), &format!("sfs-ctl {name}"), &mut found);
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/promises/json-names.txt");
+    let of_images = fs::read_to_string(path).expect("the list");
+    found.retain(|name| !of_images.lines().any(|line| line == name));
+    // Only debug builds measure locks.
+    found.retain(|name| !name.starts_with("sfs-ctl stat.locks"));
+    compare("json-names-mounted.txt", &found);
+    mount.unmount();
 }
 
 #[test]

@@ -149,10 +149,13 @@ stage_3() {
     check "umount, ext4 too" umount /srv/two /srv/old
     check "fsck in full after a power cut" fsck -A -R -f -y
     check "systemctl start of a mount unit" systemctl start srv-one.mount
+    check "a timer of scrubs is enabled" systemctl enable --now sfs-scrub@srv-one.timer
+    check "a scrub" systemctl start sfs-scrub@srv-one.service
     check "systemctl stop of a mount unit" systemctl stop srv-one.mount
     check "nothing is mounted" none_is_mounted
     check "apt purge" apt-get purge -y -o Dpkg::Use-Pty=0 sfs-tools
     udevadm settle
+    check "no timer is left" sh -c '! systemctl is-active sfs-scrub@srv-one.timer && [ -z "$(find /etc/systemd /var/lib/systemd/timers -name "*sfs-scrub*")" ]'
     check "no link is left" sh -c "! [ -e /dev/disk/by-uuid/$uuid ]"
     check "mount says that the type is unknown" sh -c 'LC_ALL=C mount -t sfs /dev/disk/by-id/virtio-one /srv/one 2>&1 | grep -q "unknown filesystem type"'
     check "fsck -A passes over it" fsck -A -R -a

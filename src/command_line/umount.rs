@@ -20,6 +20,13 @@ pub struct UmountArguments {
     /// Detach the mount although it is in use, and do not wait
     #[arg(short, long)]
     pub lazy: bool,
+    /// Unmount although the daemon does not answer: requests under way fail, and data that programs have not synced may be lost.
+    /// Does not wait
+    #[arg(short, long)]
+    pub force: bool,
+    /// If the mount is in use, make it read-only instead
+    #[arg(short, long)]
+    pub read_only: bool,
     #[command(flatten)]
     accepted: IgnoredFlags,
     /// Print the version

@@ -100,6 +100,8 @@ pub enum Mutant {
     ResizeSlotForgotten,
     /// A volume is shrunk before what was behind its new end is durable elsewhere.
     ShrinkUnsettled,
+    /// A mount takes the checkpoint of a shrink that a crash has interrupted, and the segments that were to go as new ones.
+    ShrinkForgets,
     /// A mount forgets the wear ledger.
     LedgerForgotten,
     /// Roll-forward does not count the segments that the log has opened.
@@ -124,7 +126,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 57] = [
+    pub const ALL: [Self; 58] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -172,6 +174,7 @@ impl Mutant {
         Self::ResizeUnsaid,
         Self::ResizeSlotForgotten,
         Self::ShrinkUnsettled,
+        Self::ShrinkForgets,
         Self::LedgerForgotten,
         Self::EraseUnreplayed,
         Self::EraseLostByRelease,

@@ -95,7 +95,7 @@ pub enum Recipe {
     CopyRange(&'static str, &'static str, u64),
     /// Growth of the volume by this many segments.
     Grow(u32),
-    /// Growth by this many segments, and loss of one of them.
+    /// Growth by this many segments, writes that use every segment, and loss of the new segments.
     GrowAndShrink(u32),
 }
 
@@ -299,6 +299,9 @@ fn resolve(reference: &Reference, path: &str) -> Option<(u64, Vec<u8>)> {
     Some((parent, last))
 }
 
+/// Number of bytes that take half of the segments of a sequence's volume. Segments that were never used come first.
+const HALF_OF_LOG: usize = 2_000_000;
+
 /// Placeholder path of the file that has no name yet.
 const UNNAMED: &str = "(unnamed)";
 
@@ -410,10 +413,17 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Volum
             len,
             mode: WriteMode::default(),
         }],
-        GrowAndShrink(segments) => vec![
-            VolumeOperation::Grow { segments, nonce: seed },
-            VolumeOperation::Shrink { segments: 1, nonce: seed + 1 },
-        ],
+        GrowAndShrink(segments) => {
+            let ino = file("/foo")?;
+            vec![
+                VolumeOperation::Grow { segments, nonce: seed },
+                write(ino, 0, HALF_OF_LOG, false),
+                write(ino, 0, HALF_OF_LOG, false),
+                truncate(ino, 9000),
+                VolumeOperation::SyncAll,
+                VolumeOperation::Shrink { segments, nonce: seed + 1 },
+            ]
+        }
         Grow(segments) => vec![VolumeOperation::Grow { segments, nonce: seed }],
         MakeUnnamed => vec![VolumeOperation::MakeUnnamed { parent: ROOT_INO, mode: FILE }],
         Link(from, to) => {

@@ -8,11 +8,12 @@ use crate::options_page::options_page;
 use crate::{GeneratedFile, programs};
 
 /// Names under which mount(8), mkfs(8) and fsck(8) run the programs.
-const HELPERS: [(&str, &str); 6] = [
+const HELPERS: [(&str, &str); 7] = [
     ("mount.sfs", "sfs-mount"),
     ("mount.fuse.sfs", "sfs-mount"),
     ("mount.fuseblk.sfs", "sfs-mount"),
     ("umount.sfs", "sfs-umount"),
+    ("umount.fuse.sfs", "sfs-umount"),
     ("mkfs.sfs", "sfs-mkfs"),
     ("fsck.sfs", "sfs-fsck"),
 ];

@@ -145,7 +145,7 @@ fn control(workspace: &Workspace, tree: &Path) -> Result<()> {
     let from = workspace.root.join("packaging/debian");
     let to = tree.join("DEBIAN");
     fs::create_dir_all(&to)?;
-    for name in ["postinst", "postrm"] {
+    for name in ["postinst", "prerm", "postrm"] {
         copy(&from.join(name), &to.join(name))?;
         set_mode(&to.join(name), 0o755)?;
     }

@@ -1,7 +1,7 @@
 //! Number of segments that the usage table of a checkpoint has, while a resize is under way.
 
 use super::extension::TABLE_SEGMENTS_TAG;
-use super::{Extension, ExtensionClass, Extensions};
+use super::{CheckpointRecord, Extension, ExtensionClass, Extensions};
 
 /// Number of segments in the usage table of a checkpoint that a resize has written. The table has no entries for
 /// the segments from this number on; these are Clean with stamp 0. Other checkpoints have no such record, and a table
@@ -31,6 +31,22 @@ impl TableSegments {
     /// Returns whether `extensions` have the record.
     pub fn is_in(extensions: &Extensions) -> bool {
         extensions.get(TABLE_SEGMENTS_TAG).is_some()
+    }
+
+    /// Returns whether a crash has interrupted the shrink that wrote `next`: its table lacks segments of the volume, of
+    /// `segment_count` segments, and `record` in the other slot, the checkpoint before it, has a whole table. Then `next`
+    /// counts as a checkpoint whose nodes were written and whose record was not.
+    ///
+    /// A growth whose superblock is durable has such a record in both slots.
+    pub fn is_interrupted_shrink(
+        record: &CheckpointRecord,
+        next: &CheckpointRecord,
+        segment_count: u32,
+    ) -> bool {
+        let table = Self::of(&next.extensions, segment_count);
+        table.is_some_and(|table| table.0 < segment_count)
+            && record.number.checked_add(1) == Some(next.number)
+            && !Self::is_in(&record.extensions)
     }
 
     /// Removes the record from `extensions`.

@@ -53,7 +53,7 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
     let checkpointer = &components.checkpointer;
     let checkpoint = checkpointer.checkpoint(&mut components.log.lock(), CheckpointReason::Format);
     checkpoint.map_err(StepError::into_user_error)?;
-    let (record, _) = read_checkpoints(&*device, superblock)?;
+    let record = read_checkpoints(&*device, superblock)?.record;
     checkpointer.write_record(&CheckpointRecord { number: record.number - 1, ..record })?;
 
     let block = Block(superblock.encode());

@@ -65,7 +65,8 @@ impl Recovery {
     ) -> Result<Self> {
         let copies = SuperblockCopies::read(&*device)?;
         let superblock = copies.current().clone();
-        let (record, damage) = read_checkpoints(&*device, &superblock)?;
+        let FoundCheckpoint { record, damage, is_next_begun } =
+            read_checkpoints(&*device, &superblock)?;
         let writes = !options.read_only;
         let skips_recovery = options.skip_recovery && options.read_only;
         let unknown = superblock.write_incompatibility().filter(|_| writes);
@@ -107,7 +108,7 @@ impl Recovery {
         let is_of_resize = TableSegments::is_in(&record.extensions);
         let next_is_begun = match skips_recovery {
             true => false,
-            false => components.roll_forward(damage, is_of_resize)?,
+            false => components.roll_forward(damage, is_of_resize)? || is_next_begun,
         };
         if writes {
             components.find_in_place_blocks(progress)?;
@@ -232,7 +233,8 @@ impl Components {
             }
             entries.extend(item);
         }
-        // A crash has interrupted a resize: the table lacks the segments behind the former end.
+        // A crash has interrupted a growth: the table lacks the segments behind the former end. It lacks those that a
+        // shrink was to drop only if the checkpoint before is damaged.
         entries.resize(layout.segment_count as usize, UsageEntry::NEW);
         UsageTable::check(&layout, &entries)?;
         let wrong = |segment: u32| Corruption::in_usage_entry(segment, CorruptionKind::Value);
@@ -253,11 +255,21 @@ impl Components {
     }
 }
 
-/// Returns the newest sound checkpoint, and the damage of the other slot if there is any.
+/// The checkpoint that counts.
+pub(crate) struct FoundCheckpoint {
+    pub(crate) record: CheckpointRecord,
+    /// Damage of the other slot.
+    pub(crate) damage: Option<Error>,
+    /// `true` if the other slot holds the next checkpoint, of a shrink that a crash has interrupted.
+    pub(crate) is_next_begun: bool,
+}
+
+/// Returns the newest sound checkpoint, or the one before if a shrink has written the newest one and the superblock still
+/// has the old size.
 pub(crate) fn read_checkpoints(
     device: &dyn Device,
     superblock: &Superblock,
-) -> Result<(CheckpointRecord, Option<Error>)> {
+) -> Result<FoundCheckpoint> {
     let mut blocks = Block::new_vec_zeroed(CHECKPOINT_SLOT_BLOCKS as usize).expect("memory");
     let mut read = |slot: u64, at: u64| -> Result<CheckpointRecord> {
         device.read(at, &mut blocks)?;
@@ -270,10 +282,17 @@ pub(crate) fn read_checkpoints(
     let [a, b] = superblock.layout.slots;
     match (read(0, a), read(1, b)) {
         (Ok(a), Ok(b)) => {
-            let first = (a.number > b.number) != mutated(Mutant::OldCheckpoint);
-            Ok((if first { a } else { b }, None))
+            let (older, newer) = if a.number > b.number { (b, a) } else { (a, b) };
+            let segments = superblock.layout.segment_count;
+            let is_next_begun = TableSegments::is_interrupted_shrink(&older, &newer, segments)
+                && !mutated(Mutant::ShrinkForgets);
+            let takes_older = is_next_begun != mutated(Mutant::OldCheckpoint);
+            let record = if takes_older { older } else { newer };
+            Ok(FoundCheckpoint { record, damage: None, is_next_begun })
         }
-        (Ok(record), Err(damage)) | (Err(damage), Ok(record)) => Ok((record, Some(damage))),
+        (Ok(record), Err(damage)) | (Err(damage), Ok(record)) => {
+            Ok(FoundCheckpoint { record, damage: Some(damage), is_next_begun: false })
+        }
         (Err(damage), Err(_)) => Err(damage),
     }
 }

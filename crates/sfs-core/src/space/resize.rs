@@ -92,6 +92,7 @@ impl SpaceControl {
             let key = usage_key(item * USAGE_PER_ITEM);
             self.metadata.update(|metadata| Ok(metadata.tree.remove(&key)?))?;
         }
+        self.metadata.write().tree.prune();
         Ok(())
     }
 

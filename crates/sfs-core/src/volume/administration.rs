@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(parts, written.device_bytes);
         let blocks = device.counts().written_blocks - before;
         assert_eq!((empty.device_bytes + written.device_bytes) / 4096, blocks);
-        let (record, _) = read_checkpoints(&*device, volume.superblock()).expect("a checkpoint");
+        let record = read_checkpoints(&*device, volume.superblock()).expect("a checkpoint").record;
         assert_eq!((record.number, record.unmounted), (written.number, false));
         let read_only = VolumeOptions { read_only: true, ..VolumeOptions::default() };
         let again = Volume::open(device, read_only, NOW).expect("the volume opens");

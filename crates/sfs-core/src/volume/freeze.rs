@@ -46,9 +46,9 @@ mod tests {
     use crate::request::VolumeOptions;
 
     fn is_unmounted(device: &RamDevice, volume: &Volume) -> bool {
-        let (record, damage) = read_checkpoints(device, volume.superblock()).expect("a checkpoint");
-        assert!(damage.is_none(), "{CHECKPOINT_SLOT_BLOCKS} blocks in each slot are sound");
-        record.unmounted
+        let found = read_checkpoints(device, volume.superblock()).expect("a checkpoint");
+        assert!(found.damage.is_none(), "{CHECKPOINT_SLOT_BLOCKS} blocks in each slot are sound");
+        found.record.unmounted
     }
 
     /// A crash at any point after the thaw leaves a volume that does not look unmounted once anything was written.

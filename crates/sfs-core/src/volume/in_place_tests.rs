@@ -135,7 +135,7 @@ fn blocks_moved_by_a_repair_leave_room_for_the_tree() {
         let (device, volume) = new_placed(data_layout);
         volume.close().expect("RAM");
         let superblock = volume.superblock().clone();
-        let (record, _) = read_checkpoints(&*device, &superblock).expect("RAM");
+        let record = read_checkpoints(&*device, &superblock).expect("RAM").record;
         let usage = volume.metadata.read().usage.entries().to_vec();
         drop(volume);
         let basis = Basis { record, usage, time: 0 };

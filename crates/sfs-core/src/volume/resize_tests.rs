@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use sfs_device::{Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream, image_after};
+use zerocopy::{FromZeros, IntoBytes};
 
-use super::{ResizeError, Volume};
+use super::{ResizeError, Resized, Volume};
 use crate::fixture::{NOW, create, new_volume_of, put, write};
-use crate::format::{DataLayout, Layout, ROOT_INO, Superblock, Timestamp};
+use crate::format::{
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, DataLayout, Layout, ROOT_INO, Superblock,
+    TableSegments, Timestamp,
+};
 use crate::request::{VolumeOptions, Work};
 
 /// Number of blocks of a volume of 64 segments.
@@ -289,4 +293,60 @@ fn a_crash_at_every_request_of_a_shrinking_leaves_the_data() {
         assert_eq!(volume.audit().expect("an audit"), [], "after {end}");
     }
     assert_eq!(sizes.len(), 2, "both sizes occur");
+}
+
+/// A mount that finds the old size has the erase cycles of the segments that were to go, and says again how often each was
+/// taken into use.
+#[test]
+fn a_crash_at_every_request_of_a_shrinking_leaves_the_erase_cycles() {
+    let device = Arc::new(RecordingDevice::new(RamDevice::new(5000), Keep::Contents));
+    let shared: Arc<dyn Device> = device.clone();
+    let volume = spread_out(&shared);
+    // Every segment is used.
+    let file = create(&volume, "to the end");
+    put(&volume, file, 0, 2400, 1).expect("there is room");
+    volume.sync_all().expect("a sync");
+    volume.forget(file, 1);
+    volume.unlink(ROOT_INO, b"to the end", &crate::fixture::CALLER).expect("a file");
+    while volume.work(NOW).expect("RAM does not fail") == (Work::More {}) {}
+    volume.close().expect("the volume closes");
+    let volume = open(shared);
+    let before = volume.segment_erases();
+    let base = device.inner().snapshot();
+    device.take_events();
+    let Resized { to, .. } = volume.shrink_volume(3000, NONCE).expect("the volume shrinks");
+    assert!(before[to.segment_count as usize..].iter().any(|erases| *erases > 0));
+    let events = device.take_events();
+    let (mut sizes, mut interrupted) = (std::collections::BTreeSet::new(), 0);
+    for end in 0..=events.len() {
+        let image = image_after(&base, &events[..end]);
+        interrupted += usize::from(is_interrupted_shrink(&image));
+        let image: Arc<dyn Device> = Arc::new(image);
+        // The first mount writes the checkpoint that the second one finds.
+        for mount in 1..=2 {
+            let volume = open(image.clone());
+            let after = volume.segment_erases();
+            sizes.insert(after.len());
+            let less = before.iter().zip(&after).position(|(before, after)| after < before);
+            assert_eq!(less, None, "after {end}, mount {mount}: a segment with fewer erase cycles");
+            expect_spread_out(&volume);
+            assert_eq!(volume.audit().expect("an audit"), [], "after {end}, mount {mount}");
+        }
+    }
+    assert_eq!(sizes.len(), 2, "both sizes occur");
+    assert!(interrupted > 0, "the checkpoint of the shrinking meets the old size");
+}
+
+/// Returns whether the newest checkpoint on `image` has fewer segments in its table than the superblock says.
+fn is_interrupted_shrink(image: &dyn Device) -> bool {
+    let superblock = crate::health::SuperblockCopies::read(image).expect("a superblock");
+    let (volume, layout) = (superblock.current().volume(), superblock.current().layout);
+    let mut blocks = Block::new_vec_zeroed(CHECKPOINT_SLOT_BLOCKS as usize).expect("memory");
+    let records = layout.slots.into_iter().filter_map(|at| {
+        image.read(at, &mut blocks).expect("RAM");
+        CheckpointRecord::decode(blocks.as_bytes(), volume, at).ok()
+    });
+    let newest = records.max_by_key(|record| record.number).expect("a checkpoint");
+    TableSegments::of(&newest.extensions, layout.segment_count)
+        .is_some_and(|table| table.0 < layout.segment_count)
 }

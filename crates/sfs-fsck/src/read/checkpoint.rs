@@ -1,13 +1,16 @@
 //! Checkpoints in the two slots.
 
-use sfs_core::format::{CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, HEADS_MAX, HeadRecord, Layout};
+use sfs_core::format::{
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, HEADS_MAX, HeadRecord, Layout, TableSegments,
+};
 use sfs_device::Block;
 
 use crate::finding::Finding;
 use crate::findings::Findings;
 use crate::read::volume::VolumeReader;
 
-/// Returns the newest sound checkpoint, with findings for both slots and for the heads of that checkpoint.
+/// Returns the newest sound checkpoint, or the one before if a crash has interrupted the shrink that wrote the newest one;
+/// with findings for both slots and for the heads of that checkpoint.
 pub(crate) fn newest(
     volume: &VolumeReader<'_>,
     findings: &mut Findings,
@@ -15,9 +18,16 @@ pub(crate) fn newest(
     let slots = (0u8..).zip(volume.layout().slots);
     let records = slots.filter_map(|(slot, at)| read_slot(volume, slot, at, findings));
     // Of two equal numbers, which no sound pair has, the first slot counts.
-    let newest = records.reduce(|newest, record| match newest.number < record.number {
-        true => record,
-        false => newest,
+    let segments = volume.layout().segment_count;
+    let newest = records.reduce(|first, second| {
+        let (older, newer) = match first.number < second.number {
+            true => (first, second),
+            false => (second, first),
+        };
+        match TableSegments::is_interrupted_shrink(&older, &newer, segments) {
+            true => older,
+            false => newer,
+        }
     });
     match &newest {
         Some(record) => check_heads(record, volume.layout(), findings),
