@@ -181,10 +181,12 @@ impl Recovery {
         }
         let previous = log.previous;
         log.previous = chain_of_mount(previous, log.mount_count);
+        let given_back = self.components.metadata.write().usage.give_back(log.next_sequence);
         match checkpointer.checkpoint(&mut log, CheckpointReason::Mount) {
             Ok(released) => Ok(released),
             Err(StepError::Shortage(Shortage)) => {
                 log.previous = previous;
+                self.components.metadata.write().usage.keep_back(&given_back);
                 self.continue_without_checkpoint(&mut log)?;
                 Ok(Vec::new())
             }

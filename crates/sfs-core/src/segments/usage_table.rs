@@ -204,6 +204,40 @@ impl UsageTable {
         self.withheld_clean = self.clean.iter().filter(|segment| *segment >= first).count();
     }
 
+    /// Gives the segments that a shrink has withheld, before a crash or in this mount, a place in the order of allocation: after
+    /// all that were freed before chunk number `sequence`. Returns them. As with [`UsageTable::withhold`], the next checkpoint must be
+    /// durable before anything else is written.
+    pub(crate) fn give_back(&mut self, sequence: u64) -> Vec<u32> {
+        (self.withheld_from, self.withheld_clean) = (None, 0);
+        let is_withheld = |entry: &UsageEntry| {
+            entry.stamp == WITHHELD_STAMP
+                && matches!(entry.state, SegmentState::Clean | SegmentState::Drained)
+        };
+        let numbered = (0..).zip(&self.entries).filter(|(_, entry)| is_withheld(entry));
+        let withheld: Vec<u32> = numbered.map(|(segment, _)| segment).collect();
+        self.set_stamps(&withheld, sequence);
+        withheld
+    }
+
+    /// Takes back what [`UsageTable::give_back`] has done, if no checkpoint could be written.
+    pub(crate) fn keep_back(&mut self, withheld: &[u32]) {
+        self.set_stamps(withheld, WITHHELD_STAMP);
+    }
+
+    /// Sets the places of Clean and Drained segments in the order of allocation.
+    fn set_stamps(&mut self, segments: &[u32], stamp: u64) {
+        for &segment in segments {
+            let old = (self.entries[segment as usize].stamp, segment);
+            self.edit(segment).stamp = stamp;
+            for set in [&mut self.releasable, &mut self.pinned] {
+                if set.remove(&old) {
+                    set.insert((stamp, segment));
+                }
+            }
+        }
+        self.clean = CleanQueue::new(&self.entries);
+    }
+
     /// Returns whether `segment` is not opened any more.
     pub(crate) fn is_withheld(&self, segment: u32) -> bool {
         self.withheld_from.is_some_and(|first| segment >= first)

@@ -90,19 +90,34 @@ impl SpaceControl {
         let present = self.superblock.layout().segment_count;
         for item in items(present)..items(from.segment_count) {
             let key = usage_key(item * USAGE_PER_ITEM);
-            self.metadata.update(|metadata| Ok(metadata.tree.remove(&key)?))?;
+            self.metadata.update(|metadata| {
+                metadata.tree.remove(&key)?;
+                metadata.tree.prune();
+                Ok(())
+            })?;
         }
-        self.metadata.write().tree.prune();
         Ok(())
     }
 
-    /// Writes a checkpoint whose number is even next. Its record goes to slot 0, which has the same place in every
-    /// layout.
+    /// Gives withheld segments back to a volume that is not shrunk.
+    pub(crate) fn give_back(&self, log: &mut LogState) -> StepResult<()> {
+        match self.metadata.write().usage.give_back(log.next_sequence) {
+            segments if segments.is_empty() => Ok(()),
+            _ => self.checkpoint_or_stop(log, CheckpointReason::Emptying),
+        }
+    }
+
+    /// Makes the number of the next checkpoint even. Its record then goes to slot 0, which has the same place in every layout, and the
+    /// checkpoint before it stays in slot 1 of the old layout (decision 43).
     pub(crate) fn make_next_even(&self, log: &mut LogState) -> StepResult<()> {
-        if log.checkpoint.is_multiple_of(2) {
+        // Without room, another checkpoint comes first.
+        for _ in 0..FRUITLESS_ROUNDS_MAX {
+            if !log.checkpoint.is_multiple_of(2) {
+                return Ok(());
+            }
             self.checkpoint_with_reclaim(log, CheckpointReason::Emptying)?;
         }
-        Ok(())
+        if log.checkpoint.is_multiple_of(2) { Err(Shortage.into()) } else { Ok(()) }
     }
 
     /// Writes a checkpoint of the present state that is found with the present layout and with `next`.

@@ -118,23 +118,44 @@ impl Volume {
             return Ok(Resized { from, to: from });
         };
         let mut log = self.log.lock();
-        refuse_without_room(&log)?;
+        self.refuse_without_room(&log)?;
         if mutated(Mutant::ShrinkUnsettled) {
             self.superblocks.resize(to)?;
         }
-        self.space.empty_from(&mut log, to.segment_count).map_err(|error| match error {
-            StepError::Shortage(_) => occupied(1 + least / SEGMENTS_PER_MORE),
-            other => other.into(),
-        })?;
-        self.space.make_next_even(&mut log)?;
-        self.use_layout(to)?;
-        self.space.drop_usage_items(&from)?;
-        self.space.checkpoint_for_resize(&mut log, &to, nonce)?;
-        if !mutated(Mutant::ShrinkUnsettled) {
-            self.superblocks.resize(to)?;
+        let emptied = self.space.empty_from(&mut log, to.segment_count);
+        match emptied.and_then(|()| self.space.make_next_even(&mut log)) {
+            Ok(()) => {}
+            Err(StepError::Shortage(_)) => {
+                self.space.give_back(&mut log)?;
+                return Err(occupied(1 + least / SEGMENTS_PER_MORE));
+            }
+            Err(error) => return Err(error.into()),
         }
+        self.drop_segments(&mut log, (&from, to), nonce)?;
         self.space.checkpoint_with_reclaim(&mut log, CheckpointReason::Resized)?;
         Ok(Resized { from, to })
+    }
+
+    /// Makes `to`, which lacks empty segments of `from`, the layout of the volume. An error ends writing: the layout in memory is not
+    /// that of the device, and the last checkpoint has to stay the newest.
+    pub(super) fn drop_segments(
+        &self,
+        log: &mut LogState,
+        (from, to): (&Layout, Layout),
+        nonce: u64,
+    ) -> Result<(), ResizeError> {
+        let dropped = self.use_layout(to).and_then(|()| {
+            self.space.drop_usage_items(from)?;
+            self.space.checkpoint_for_resize(log, &to, nonce)?;
+            match mutated(Mutant::ShrinkUnsettled) {
+                true => Ok(()),
+                false => Ok(self.superblocks.resize(to)?),
+            }
+        });
+        if dropped.is_err() && !self.health.has_stopped() {
+            self.health.shut_down();
+        }
+        dropped
     }
 
     /// Returns the least number of blocks of a volume with this segment size that would hold the present content, as the
@@ -162,7 +183,7 @@ impl Volume {
             let shrinks = block_count < from.block_count;
             return if shrinks { Err(ResizeError::ShrinksMounted) } else { Ok(unchanged) };
         };
-        refuse_without_room(&log)?;
+        self.refuse_without_room(&log)?;
         self.erase_stale_chunks(&from, &to)?;
         self.space.checkpoint_for_resize(&mut log, &to, nonce)?;
         self.switch_layout(&mut log, to)?;
@@ -183,6 +204,14 @@ impl Volume {
             self.space.checkpoint_with_reclaim(log, CheckpointReason::Resized)?;
         }
         Ok(())
+    }
+
+    /// Refuses a resize if records of newer programs leave no room for the number of segments of the usage table.
+    fn refuse_without_room(&self, log: &LogState) -> Result<(), ResizeError> {
+        let mut extensions = log.extensions.clone();
+        self.metadata.read().reserved().put_into(&mut extensions);
+        TableSegments(1).put_into(&mut extensions);
+        if TableSegments::is_in(&extensions) { Ok(()) } else { Err(ResizeError::TooFull) }
     }
 
     fn use_layout(&self, layout: Layout) -> Result<(), ResizeError> {
@@ -219,11 +248,4 @@ impl Volume {
         }
         Ok(())
     }
-}
-
-/// Refuses a resize if records of newer programs leave no room for the number of segments of the usage table.
-fn refuse_without_room(log: &LogState) -> Result<(), ResizeError> {
-    let mut extensions = log.extensions.clone();
-    TableSegments(1).put_into(&mut extensions);
-    if TableSegments::is_in(&extensions) { Ok(()) } else { Err(ResizeError::TooFull) }
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use sfs_device::{Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream, image_after};
+use sfs_device::{
+    Block, Device, Event, FaultyDevice, Keep, Operation, RamDevice, RecordingDevice, Stream,
+    image_after,
+};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::{ResizeError, Resized, Volume};
@@ -335,6 +338,81 @@ fn a_crash_at_every_request_of_a_shrinking_leaves_the_erase_cycles() {
     }
     assert_eq!(sizes.len(), 2, "both sizes occur");
     assert!(interrupted > 0, "the checkpoint of the shrinking meets the old size");
+}
+
+/// Regression: after a read that failed, the unmount wrote a checkpoint with the table of the new size, which no mount accepts with the
+/// old superblock; or it panicked.
+#[test]
+fn a_shrinking_that_cannot_read_leaves_the_volume_as_it_was() {
+    let image = Arc::new(RamDevice::new(5000));
+    let shared: Arc<dyn Device> = image.clone();
+    spread_out(&shared).close().expect("the volume closes");
+    let to = Layout::new(5000, 32, 0).expect("a layout").resized(3000).expect("a layout");
+    let mut failed = 0;
+    for no in 1.. {
+        let device = Arc::new(FaultyDevice::new(image.snapshot()));
+        let volume = open(device.clone());
+        let (from, before) = (volume.layout(), volume.segment_erases());
+        {
+            let mut log = volume.log.lock();
+            let emptied = volume.space.empty_from(&mut log, to.segment_count);
+            emptied.and_then(|()| volume.space.make_next_even(&mut log)).expect("there is room");
+            volume.metadata.write().tree.evict(0);
+            device.fail_nth(Operation::Read, no);
+            if volume.drop_segments(&mut log, (&from, to), NONCE).is_ok() {
+                break;
+            }
+        }
+        failed += 1;
+        device.heal();
+        drop(volume.close().expect_err("writing has ended"));
+        drop(volume);
+        let volume = open(device);
+        assert_eq!(volume.layout(), from);
+        expect_spread_out(&volume);
+        assert_eq!(volume.audit().expect("an audit"), [], "read {no}");
+        let after = volume.segment_erases();
+        assert!(before.iter().zip(&after).all(|(before, after)| after >= before), "read {no}");
+    }
+    assert!(failed > 1, "{failed} reads can fail");
+}
+
+/// Regression: the segments that a shrink was to drop were opened by nobody any more, or by the next mounts only once no other segment
+/// was Clean.
+#[test]
+fn a_shrinking_that_is_refused_or_interrupted_gives_its_segments_back() {
+    let device = Arc::new(RecordingDevice::new(RamDevice::new(5000), Keep::Contents));
+    let shared: Arc<dyn Device> = device.clone();
+    let volume = spread_out(&shared);
+    volume.sync_all().expect("a sync");
+    let base = device.inner().snapshot();
+    device.take_events();
+    let are_at_the_end = |volume: &Volume| {
+        let metadata = volume.metadata.read();
+        metadata.usage.entries().iter().any(|entry| entry.stamp == crate::format::COUNT_MAX)
+    };
+    let clean = |volume: &Volume| volume.metadata.read().usage.clean_count();
+    let mut least = volume.least_block_count();
+    // The estimate of the least size is too low for cleaning, at first.
+    while let Err(ResizeError::Occupied { least_blocks }) = volume.shrink_volume(least, NONCE) {
+        let bound = volume.layout().segment_count as usize / 2;
+        assert!(!are_at_the_end(&volume) && clean(&volume) > bound);
+        least = least_blocks;
+    }
+    let events = device.take_events();
+    let mut interrupted = 0;
+    for end in 0..=events.len() {
+        let image: Arc<dyn Device> = Arc::new(image_after(&base, &events[..end]));
+        let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
+        let as_found = Volume::open(image.clone(), options, NOW).expect("the volume opens");
+        interrupted += usize::from(are_at_the_end(&as_found));
+        drop(as_found);
+        assert!(!are_at_the_end(&open(image.clone())), "after {end}");
+        let volume = open(image);
+        assert!(!are_at_the_end(&volume), "after {end}");
+        expect_spread_out(&volume);
+    }
+    assert!(interrupted > 0, "segments are withheld");
 }
 
 /// Returns whether the newest checkpoint on `image` has fewer segments in its table than the superblock says.
