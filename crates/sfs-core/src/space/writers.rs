@@ -95,6 +95,9 @@ impl SpaceControl {
     /// Begins to delete a file without name and references. The background continues, also after a
     /// failure.
     pub(crate) fn begin_deletion(&self, ino: u64) {
+        if self.log.is_frozen() {
+            return self.orphans.queue(ino);
+        }
         match self.before_change() {
             Ok(()) => self.orphans.begin(ino),
             Err(_) => self.orphans.queue(ino),

@@ -11,9 +11,11 @@ use super::Volume;
 use crate::Result;
 
 impl Volume {
-    /// Returns whether [`Volume::log_step`] has work. That is so whenever a write has no room, and never once writing has stopped.
+    /// Returns whether [`Volume::log_step`] has work. That is so whenever a write has no room, and never once writing has stopped
+    /// or while the volume is frozen.
     pub fn is_log_work_due(&self) -> bool {
-        let may_write = !self.health.is_read_only() && !self.health.has_stopped();
+        let may_write =
+            !self.health.is_read_only() && !self.health.has_stopped() && !self.log.is_frozen();
         may_write && self.space.is_log_work_due()
     }
 

@@ -184,7 +184,8 @@ impl Volume {
         }
         let mut log = self.log.lock();
         self.health.check_running()?;
-        if self.log.syncs.is_served(ticket) {
+        // A freeze has made everything durable that was changed before it.
+        if self.log.syncs.is_served(ticket) || self.log.is_frozen() {
             return Ok(());
         }
         let (generation, target) = self.log.syncs.take();
