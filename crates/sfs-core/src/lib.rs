@@ -35,6 +35,7 @@ mod writeback;
 
 pub use clean::{Cleaned, CleaningObserver, Trim};
 pub use error::{Error, Result};
+pub use log::WholeSyncTicket;
 pub use lock_rank::{DurationHistogram, LockTimes, lock_times};
 pub use recovery::{Basis, Moved, Rebuild, make, root_directory};
 pub use volume::{
