@@ -49,7 +49,9 @@ mod tests {
 
     use std::time::Duration;
 
-    use sfs_device::{Event, GatedDevice, Keep, Operation, RamDevice, RecordingDevice, image_after};
+    use sfs_device::{
+        Event, GatedDevice, Keep, Operation, RamDevice, RecordingDevice, image_after,
+    };
 
     use super::*;
     use crate::fixture::{BLOCKS, CALLER, NOW, create, new_volume, write};
