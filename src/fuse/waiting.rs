@@ -2,7 +2,8 @@
 //!
 //! A WRITE, and the first piece of a copy, waits for room in the write buffer, and is parked where its writer would have to clean. A change waits while the mount
 //! is frozen. An FSYNC waits while another thread holds the log; it is announced first, so that the next sync by any thread
-//! serves all that wait. No other request waits: names and reads need neither the log nor room.
+//! serves all that wait; so does a WRITE that has to be durable before its reply, once its data is in the buffer. No other
+//! request waits: names and reads need neither the log nor room.
 
 use std::time::Duration;
 
