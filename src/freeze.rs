@@ -20,6 +20,9 @@ pub const FREEZE_SECS_DEFAULT: u64 = 60;
 /// Longest time-out of a freeze, in seconds: programs that write hang as long.
 pub const FREEZE_SECS_MAX: u64 = 600;
 
+/// Time between two looks whether a frozen mount is still mounted.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
 /// Longest wait for the changes that are under way.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(30);
 
@@ -47,16 +50,27 @@ impl FreezeGate {
     /// Waits until the gate is open, and lets the caller make a change as long as the returned value lives.
     pub(crate) fn enter(&self) -> Change<'_> {
         loop {
-            self.inside.fetch_add(1, Ordering::SeqCst);
-            if !self.is_closed.load(Ordering::SeqCst) {
-                return Change(self);
+            if let Some(change) = self.try_enter() {
+                return change;
             }
-            self.leave();
             let mut lock = self.lock.lock();
             while self.is_closed.load(Ordering::SeqCst) {
                 self.moved.wait(&mut lock);
             }
         }
+    }
+
+    /// Lets the caller make a change as long as the returned value lives, unless the gate is closed.
+    pub(crate) fn try_enter(&self) -> Option<Change<'_>> {
+        self.inside.fetch_add(1, Ordering::SeqCst);
+        // Dropped, and so counted out, if the gate is closed.
+        let change = Change(self);
+        (!self.is_closed.load(Ordering::SeqCst)).then_some(change)
+    }
+
+    /// Returns the change of a caller that was let in, and whose value was forgotten since.
+    pub(crate) fn admitted(&self) -> Change<'_> {
+        Change(self)
     }
 
     /// Returns whether changes wait at the gate.
@@ -114,6 +128,8 @@ struct FreezeState {
     ended: Condvar,
     /// Number of freezes so far.
     count: AtomicUsize,
+    /// `true` once the mount ends: it is frozen no more.
+    is_over: AtomicBool,
 }
 
 /// Reason for the end of a freeze.
@@ -133,20 +149,27 @@ impl Freezer {
     }
 
     /// Returns the gate that requests for changes have to pass.
-    pub(crate) fn gate(&self) -> Arc<FreezeGate> {
-        self.gate.clone()
+    pub(crate) fn gate(&self) -> &FreezeGate {
+        &self.gate
     }
 
     pub(crate) fn is_frozen(&self) -> bool {
         self.state.frozen.lock().is_some()
     }
 
-    /// Freezes the mount for at most `timeout`.
-    pub(crate) fn freeze(&self, timeout: Duration) -> Result<(), ExitError> {
+    /// Freezes the mount for at most `timeout`, and no longer than `is_mounted`, which is asked now and then.
+    pub(crate) fn freeze(
+        &self,
+        timeout: Duration,
+        is_mounted: impl Fn() -> bool + Send + 'static,
+    ) -> Result<(), ExitError> {
         let device = &self.device;
         let mut frozen = self.state.frozen.lock();
         if frozen.is_some() {
             return Err(ExitError::mount(format_args!("{device}: is frozen already")));
+        }
+        if self.state.is_over.load(Ordering::SeqCst) {
+            return Err(ExitError::mount(format_args!("{device}: is being unmounted")));
         }
         if !self.gate.close(CLOSE_WAIT_MAX) {
             return Err(ExitError::mount(format_args!(
@@ -161,7 +184,7 @@ impl Freezer {
             .map_err(|error| ExitError::mount(format_args!("{device}: {error}")))
             .and_then(|()| {
                 let this = self.clone();
-                let wait = move || this.thaw_after(number, timeout);
+                let wait = move || this.thaw_after(number, timeout, is_mounted);
                 let thread = std::thread::Builder::new().name("sfs-thaw".into()).spawn(wait);
                 thread.map(drop).map_err(|error| {
                     ExitError::system(format_args!("cannot start a thread: {error}"))
@@ -187,6 +210,12 @@ impl Freezer {
         }
     }
 
+    /// Thaws the mount, which ends, for good: its last changes must not wait.
+    pub(crate) fn end_for_good(&self) {
+        self.state.is_over.store(true, Ordering::SeqCst);
+        self.thaw(ThawReason::Unmount);
+    }
+
     fn end(&self, frozen: &mut Option<u64>, reason: ThawReason) {
         let device = &self.device;
         *frozen = None;
@@ -206,14 +235,22 @@ impl Freezer {
         }
     }
 
-    /// Thaws the mount after `timeout`, unless freeze `number` ends before.
-    fn thaw_after(&self, number: u64, timeout: Duration) {
+    /// Thaws the mount after `timeout`, or once it is not mounted any more, unless freeze `number` ends before. A mount that
+    /// was detached ends only when the programs end that wait for the thaw.
+    fn thaw_after(&self, number: u64, timeout: Duration, is_mounted: impl Fn() -> bool) {
         let end = Instant::now() + timeout;
         let mut frozen = self.state.frozen.lock();
         while *frozen == Some(number) {
-            if self.state.ended.wait_until(&mut frozen, end).timed_out() && *frozen == Some(number)
+            let look = end.min(Instant::now() + LOOK_EVERY);
+            if !self.state.ended.wait_until(&mut frozen, look).timed_out()
+                || *frozen != Some(number)
             {
+                continue;
+            }
+            if Instant::now() >= end {
                 self.end(&mut frozen, ThawReason::TimeOut);
+            } else if !is_mounted() {
+                self.end(&mut frozen, ThawReason::Unmount);
             }
         }
     }
@@ -240,6 +277,18 @@ mod tests {
             gate.open();
         });
         assert!(done.load(Ordering::SeqCst));
+        assert_eq!(gate.inside.load(Ordering::SeqCst), 0);
+    }
+
+    /// A change that was let in stays inside until the thread that makes it has done so.
+    #[test]
+    fn a_change_that_was_let_in_does_not_meet_the_gate_again() {
+        let gate = FreezeGate::default();
+        std::mem::forget(gate.try_enter().expect("the gate is open"));
+        assert!(!gate.close(Duration::from_millis(10)), "a change is under way");
+        drop(gate.admitted());
+        assert!(gate.close(Duration::from_secs(10)));
+        assert!(gate.try_enter().is_none());
         assert_eq!(gate.inside.load(Ordering::SeqCst), 0);
     }
 }

@@ -32,7 +32,7 @@ use crate::bdi::{self, BackingDevice};
 use crate::control::{ControlClient, ControlHandler, ControlServer, ControlSocket};
 use crate::device_speed::{self, DeviceSpeed};
 use crate::exit_error::{self, ExitError};
-use crate::freeze::{Freezer, ThawReason};
+use crate::freeze::ThawReason;
 use crate::fuse::{FuseShell, ReadAhead};
 use crate::health_log::HealthLog;
 use crate::inspect::scrubber::Scrubber;
@@ -194,8 +194,7 @@ fn serve(
     let log_work = Arc::new(LogWork::new(Some(device.clone())));
     let threads = (waker.clone(), log_work.clone());
     let mut shell = FuseShell::new(volume.clone(), threads, bdi.clone(), &options, name.clone());
-    let freezer = Freezer::new(volume.clone(), waker.clone(), name.clone());
-    shell.set_gate(freezer.gate());
+    let freezer = shell.freezer();
     shell.set_monitor(monitor.clone());
     let (lost_writeback, recorder) = (shell.lost_writeback(), shell.recorder());
     let latencies = shell.latencies();

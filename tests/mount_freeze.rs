@@ -4,6 +4,7 @@
 mod harness;
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::{CACHES, TestVolume, can_mount, content, stderr};
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
 
 fn sfs_ctl(arguments: &[&str], dir: &Path) -> Output {
@@ -123,6 +125,111 @@ fn mounted_volumes_that_are_frozen_can_be_unmounted() {
         volume.check();
         let mount = volume.mount("");
         assert_eq!(fs::read(mount.dir.join("file")).expect("reading"), b"content");
+        mount.unmount();
+    }
+}
+
+/// Regression: the changes that waited for a thaw kept the daemon of an aborted connection alive until the time-out, with their
+/// threads where the memory for parked requests was used.
+#[test]
+fn mounted_volumes_that_are_frozen_end_with_their_connection() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let mount = volume.mount("nowriteback,threads=1,write_buffer=1M");
+    let files: Vec<File> = (0..12)
+        .map(|writer| File::create(mount.dir.join(format!("file-{writer}"))).expect("creating"))
+        .collect();
+    succeed(&["freeze", "--timeout", "300"], &mount.dir);
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for (writer, file) in (0..).zip(&files) {
+            // The connection is aborted before the reply.
+            let piece = content("piece", writer, 1 << 20);
+            scope.spawn(move || file.write_all_at(&piece, 0).expect_err("no reply"));
+        }
+        thread::sleep(Duration::from_millis(700));
+        let mut command = Command::new("umount");
+        command.args(["--force", "--internal-only"]).arg(&mount.dir);
+        // The mount is in use; the connection is aborted in any case.
+        let _ = command.output().expect("umount runs");
+    });
+    mount.wait_for_death();
+    drop(files);
+    mount.detach();
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert!(volume.check().unmounted, "the last checkpoint is complete");
+}
+
+/// A time of access that a reader moves while the mount freezes, and a file whose last reference goes, wait for the thaw.
+#[test]
+fn mounted_volumes_stay_as_they_are_while_they_are_frozen_and_synced() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let mount = volume.mount("strictatime,threads=2");
+    for number in 0..20 {
+        fs::write(mount.dir.join(format!("file-{number}")), b"content").expect("writing");
+    }
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for reader in 0..2 {
+            let (mount, is_over) = (&mount, &is_over);
+            scope.spawn(move || {
+                let mut number = reader;
+                while !is_over.load(Ordering::SeqCst) {
+                    let path = mount.dir.join(format!("file-{}", number % 20));
+                    let file = File::open(path).expect("opening");
+                    file.read_at(&mut [0; 7], 0).expect("reading");
+                    file.sync_all().expect("syncing");
+                    number += 1;
+                }
+            });
+        }
+        for _ in 0..5 {
+            succeed(&["freeze", "--timeout", "60"], &mount.dir);
+            let before = fs::read(&volume.device).expect("the image");
+            thread::sleep(Duration::from_millis(200));
+            assert!(fs::read(&volume.device).expect("the image") == before, "nothing is written");
+            succeed(&["thaw"], &mount.dir);
+            thread::sleep(Duration::from_millis(20));
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    mount.unmount();
+    volume.check();
+}
+
+/// A frozen mount that is detached while programs write ends when they have written, and does not wait for the time-out.
+#[test]
+fn mounted_volumes_that_are_frozen_thaw_when_they_are_detached() {
+    if !can_mount() {
+        return;
+    }
+    for options in CACHES {
+        let volume = TestVolume::new("64M");
+        let mount = volume.mount(options);
+        let file = File::create(mount.dir.join("file")).expect("creating");
+        succeed(&["freeze", "--timeout", "300"], &mount.dir);
+        let begun = Instant::now();
+        let late = content("late", 1, 1 << 20);
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                file.write_all_at(&late, 0).expect("writing");
+                file.sync_all().expect("syncing");
+            });
+            thread::sleep(Duration::from_millis(300));
+            assert!(!writer.is_finished(), "the writer waits");
+            unmount(&mount.dir, UnmountFlags::DETACH).expect("it is mounted");
+        });
+        drop(file);
+        mount.wait_for_end();
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+        volume.check();
+        let mount = volume.mount("");
+        assert!(fs::read(mount.dir.join("file")).expect("reading") == late);
         mount.unmount();
     }
 }

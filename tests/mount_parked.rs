@@ -8,9 +8,11 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+
+use rustix::fs::{Advice, fadvise};
 
 use harness::{CACHES, TestVolume, can_mount, content, stderr, transport_used};
 
@@ -173,6 +175,76 @@ fn mounted_volumes_outlive_programs_that_are_killed_while_their_writes_wait() {
         }
     }
     fs::write(mount.dir.join("after"), b"content").expect("writing goes on");
+    mount.unmount();
+    volume.check();
+}
+
+/// Write-back that waits for a thaw keeps no other program from reading content that no cache has.
+#[test]
+fn mounted_volumes_that_are_frozen_read_from_the_device_while_write_back_waits() {
+    if !can_mount() || transport_used() != "dev" {
+        return;
+    }
+    let volume = TestVolume::new("256M");
+    let mount = volume.mount("write_buffer=16M,threads=4");
+    let names: Vec<String> = (0..40).map(|number| format!("cold-{number}")).collect();
+    for (number, name) in (0..).zip(&names) {
+        let file = File::create(mount.dir.join(name)).expect("creating");
+        (&file).write_all(&content("cold", number, 100_000)).expect("writing");
+        file.sync_all().expect("syncing");
+        fadvise(&file, 0, None, Advice::DontNeed).expect("advice");
+    }
+    let hot: Vec<File> = (0..WRITERS)
+        .map(|writer| File::create(mount.dir.join(format!("file-{writer}"))).expect("creating"))
+        .collect();
+    // The time-out thaws: a program that is started inherits the files, and writes them back when it closes them.
+    sfs_ctl(&["freeze", "--timeout", "5"], &mount.dir);
+    let written = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for (writer, file) in (0..).zip(&hot) {
+            let written = &written;
+            scope.spawn(move || {
+                let mut file = file;
+                file.write_all(&content("file", writer, 8 << 20)).expect("writing");
+                file.sync_all().expect("syncing");
+                written.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        thread::sleep(Duration::from_millis(500));
+        for (number, name) in (0..).zip(&names) {
+            let read = fs::read(mount.dir.join(name)).expect("reading");
+            assert!(read == content("cold", number, 100_000), "{name}");
+        }
+        assert_eq!(written.load(Ordering::SeqCst), 0, "reading did not wait for the thaw");
+    });
+    drop(hot);
+    mount.unmount();
+    volume.check();
+}
+
+/// With `sync` every write waits for the device, and holds no thread meanwhile: the only one serves others beside.
+#[test]
+fn mounted_volumes_sync_each_write_of_many_programs() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("128M");
+    let mount = volume.mount(&format!("{SMALL},nowriteback,sync"));
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let path = mount.dir.join(format!("file-{writer}"));
+            scope.spawn(move || {
+                write_in_pieces(&path, &content("file", writer, 1 << 20)).expect("writing")
+            });
+        }
+    });
+    mount.kill();
+    mount.detach();
+    let mount = volume.mount("");
+    for writer in 0..WRITERS {
+        let read = fs::read(mount.dir.join(format!("file-{writer}"))).expect("reading");
+        assert!(read == content("file", writer, 1 << 20), "file-{writer}: every write was durable");
+    }
     mount.unmount();
     volume.check();
 }

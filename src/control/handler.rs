@@ -179,7 +179,10 @@ impl ControlHandler {
             return Err(ExitError::mount(format_args!("{device}: {reason}")));
         }
         let _is_over = self.keep_mounted()?;
-        self.freezer.freeze(Duration::from_secs(secs))
+        let (table, number) = (self.mounts.clone(), self.number);
+        // Without an answer of the kernel the time-out decides.
+        let is_mounted = move || !matches!(table.of_number(number), Ok(None));
+        self.freezer.freeze(Duration::from_secs(secs), is_mounted)
     }
 
     fn thaw(&self) -> Result<(), ExitError> {

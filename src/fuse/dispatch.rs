@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Instant;
 
-use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Queue, Reply};
+use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Queue, Reply, Ticket};
 
 use super::free_space;
 use super::fuse_shell::{FuseShell, TTL};
@@ -161,13 +161,19 @@ impl FuseShell {
         self.access_lists != AccessLists::Off
     }
 
-    /// Serves `request`. The data of a read may be put into `room`, if `room` is not empty.
+    /// Serves `request`, once a change may pass. The data of a read may be put into `room`, if `room` is not empty.
     pub(crate) fn reply_to(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
-        self.reply_to_parked(request, None, room)
+        let change = is_change(&request.operation).then(|| self.freezer.gate().enter());
+        let result = self.reply_beyond_gate(request, None, room);
+        drop(change);
+        match result {
+            Ok(Reply::Parked(queue)) => self.reply_beyond_gate(request, Some(queue), room),
+            result => result,
+        }
     }
 
-    /// Serves `request`, which has waited in `queue`.
-    pub(super) fn reply_to_parked(
+    /// Serves `request`, which has waited in `queue`, if in any. The caller has let a change pass the gate.
+    pub(super) fn reply_beyond_gate(
         &self,
         request: &FuseRequest<'_>,
         queue: Option<Queue>,
@@ -190,11 +196,13 @@ impl FuseShell {
         let before = self.files_before(request);
         let begun = Instant::now();
         let result = self.pass(request, queue, room);
-        self.recorder.record(begun, recorded_requests::of(request, before, &result));
+        // A request that waits once more is recorded with its reply.
+        if !matches!(result, Ok(Reply::Parked(_))) {
+            self.recorder.record(begun, recorded_requests::of(request, before, &result));
+        }
         result
     }
 
-    /// Serves `request` once a change may pass.
     fn pass(
         &self,
         request: &FuseRequest<'_>,
@@ -202,17 +210,19 @@ impl FuseShell {
         room: &mut [u8],
     ) -> ReplyResult {
         let node = request.node;
-        let change = is_change(&request.operation).then(|| self.gate.enter());
         let begun = Instant::now();
         let outcome = match queue {
             Some(Queue::Syncs(ticket)) => self.serve_announced(request, ticket, room),
             Some(Queue::WholeSyncs(ticket)) => self.sync_all_announced(ticket),
             Some(Queue::Changes) | None => self.serve(request, room),
         };
-        if change.is_some() {
+        if is_change(&request.operation) {
             self.log_work.note(&self.volume);
         }
-        self.latencies.note(&request.operation, begun.elapsed());
+        // The latency of a request that waits once more is that of its last part.
+        if !matches!(outcome, Ok(Reply::Parked(_))) {
+            self.latencies.note(&request.operation, begun.elapsed());
+        }
         match outcome {
             Ok(answer) => Ok(answer),
             Err(Refusal::Failed(error)) => Err(self.errno(node, &error)),
@@ -224,16 +234,23 @@ impl FuseShell {
     fn serve_announced(
         &self,
         request: &FuseRequest<'_>,
-        ticket: u64,
+        [generation, losses]: Ticket,
         room: &mut [u8],
     ) -> OperationResult {
         match &request.operation {
             FuseOperation::Fsync { handle, data_only } => {
-                self.sync_opened(request.node, *handle, *data_only, Some(ticket))
+                self.sync_opened(request.node, *handle, *data_only, Some(generation))
+            }
+            // Its data was written before it was parked here.
+            FuseOperation::Write(write) => {
+                let mut reported = losses;
+                let ticket = (generation, false);
+                self.volume.sync_announced_after(request.node, ticket, &mut reported)?;
+                Ok(Reply::Written(write.data.len() as u32))
             }
             // A directory has no losses of its own to report.
             FuseOperation::Fsyncdir { .. } => {
-                self.volume.sync_announced_after(request.node, (ticket, false), &mut 0)?;
+                self.volume.sync_announced_after(request.node, (generation, false), &mut 0)?;
                 Ok(Reply::Done)
             }
             _ => self.serve(request, room),

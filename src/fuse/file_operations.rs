@@ -10,7 +10,7 @@ use sfs_core::format::NAME_LEN_MAX;
 use sfs_core::request::{AttributeChanges, OpenMode, WriteMode};
 use sfs_device::{BLOCK_SIZE, Block};
 use sfs_fuse::{
-    FuseRequest, OpenReply, OpenReplyFlags, ReadArgs, ReleaseArgs, Reply, Statfs, WriteArgs,
+    FuseRequest, OpenReply, OpenReplyFlags, ReadArgs, ReleaseArgs, Reply, Statfs, Ticket, WriteArgs,
 };
 
 use super::error_to_errno;
@@ -122,10 +122,12 @@ impl FuseShell {
         if self.bdi.count_written(write.data.len() as u64) {
             self.bdi.adjust(self.volume.certain_space().available_bytes());
         }
+        let written = Reply::Written(write.data.len() as u32);
         if self.sync == SyncPolicy::Everything {
-            self.volume.sync_file(ino)?;
+            self.sync_written(ino, written)
+        } else {
+            Ok(written)
         }
-        Ok(Reply::Written(write.data.len() as u32))
     }
 
     /// Writes block by block. Overwriting works on a full volume, also when the kernel writes back new data in the
@@ -212,8 +214,8 @@ impl FuseShell {
     }
 
     /// Makes everything durable for a sync that was announced with `ticket`.
-    pub(super) fn sync_all_announced(&self, ticket: u64) -> OperationResult {
-        self.volume.sync_all_announced(ticket)?;
+    pub(super) fn sync_all_announced(&self, ticket: Ticket) -> OperationResult {
+        self.volume.sync_all_announced(ticket.into())?;
         Ok(Reply::Done)
     }
 

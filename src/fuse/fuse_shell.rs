@@ -28,7 +28,7 @@ use super::{error_to_errno, inode_attributes};
 use crate::background::Waker;
 use crate::bdi::BackingDevice;
 use crate::file_clock;
-use crate::freeze::FreezeGate;
+use crate::freeze::Freezer;
 use crate::log_thread::LogWork;
 use crate::monitor::Monitor;
 use crate::mount_options::{AccessLists, MountOptions, SyncPolicy};
@@ -69,7 +69,7 @@ pub(crate) struct FuseShell {
     /// Maximum number of files that the kernel may refer to before it is asked to forget some.
     referenced_files_max: usize,
     failures: FailureLog,
-    pub(super) gate: Arc<FreezeGate>,
+    pub(super) freezer: Freezer,
     /// Place of the questions about the process that sent a request.
     pub(super) monitor: Arc<Monitor>,
     pub(super) recorder: Arc<RequestRecorder>,
@@ -90,6 +90,7 @@ impl FuseShell {
     ) -> Self {
         let failures = FailureLog::new(&volume, device.clone());
         let speed = bdi.read_speed();
+        let freezer = Freezer::new(volume.clone(), waker.clone(), device.clone());
         let read_ahead = ReadAhead::new(volume.clone(), options.volume.cache, speed);
         Self {
             volume,
@@ -97,7 +98,7 @@ impl FuseShell {
             log_work,
             write_buffer: options.volume.write_buffer,
             failures,
-            gate: Arc::default(),
+            freezer,
             monitor: Arc::default(),
             recorder: Arc::default(),
             latencies: Arc::default(),
@@ -145,9 +146,9 @@ impl FuseShell {
         self.trimming.clone()
     }
 
-    /// Makes requests for changes pass `gate`.
-    pub(crate) fn set_gate(&mut self, gate: Arc<FreezeGate>) {
-        self.gate = gate;
+    /// Returns what freezes and thaws the mount: requests for changes pass its gate.
+    pub(crate) fn freezer(&self) -> Freezer {
+        self.freezer.clone()
     }
 
     /// Asks `monitor` about the processes that send requests.
@@ -355,7 +356,9 @@ mod tests {
     use sfs_core::format::{Inode, Label, Layout, Superblock};
     use sfs_core::request::VolumeOptions;
     use sfs_device::RamDevice;
-    use sfs_fuse::{FuseOperation, RequestExtensions, WriteArgs};
+    use sfs_fuse::{
+        FuseOperation, Handler, Queue, Reply, RequestExtensions, WaitingChange, WriteArgs,
+    };
 
     use super::*;
 
@@ -447,6 +450,49 @@ mod tests {
         assert_eq!((report.bytes, report.unreported_count), (3 * 4096, 1));
         assert!(report.to_string().starts_with("could not take 12 KiB"), "{report}");
         assert_eq!(shell.write_refusal(file.ino, handle), Some(Errno::new(libc::EIO)));
+    }
+
+    /// Regression: a freeze that came between the look at the gate and the change kept the serving thread until the thaw.
+    #[test]
+    fn a_change_that_need_not_wait_is_not_kept_by_a_freeze_that_follows() {
+        let shell = shell(&MountOptions { writeback: false, ..MountOptions::default() });
+        let caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
+        let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
+        let write = WriteArgs {
+            handle: 0,
+            offset: 0,
+            data: &[1; 8192],
+            open_flags: 0,
+            from_cache: false,
+            kill_privileges: false,
+        };
+        let request = FuseRequest {
+            unique: 1,
+            node: file.ino,
+            uid: 0,
+            gid: 0,
+            pid: 0,
+            extensions: RequestExtensions::default(),
+            operation: FuseOperation::Write(write),
+        };
+        assert_eq!(shell.queue_for(&request), None, "the gate is open");
+        std::thread::scope(|scope| {
+            let freeze = scope.spawn(|| shell.freezer().freeze(Duration::from_secs(60), || true));
+            while !shell.freezer.gate().is_closed() {
+                std::thread::yield_now();
+            }
+            assert!(matches!(shell.answer(&request, &mut []), Ok(Reply::Written(8192))));
+            freeze.join().expect("no panic").expect("the change is over");
+        });
+        assert_eq!(shell.queue_for(&request), Some(Queue::Changes));
+        let waiting = WaitingChange { node: file.ino, data_len: 8192, waited: Duration::ZERO };
+        assert!(!shell.may_go_on(&waiting));
+        shell.end();
+        assert!(shell.may_go_on(&waiting) && !shell.freezer().is_frozen(), "the mount ends");
+        shell.freezer().freeze(Duration::from_secs(60), || true).expect_err("it ends");
+        let parked = shell.answer_parked(&request, Queue::Changes, &mut []);
+        assert!(matches!(parked, Ok(Reply::Written(8192))));
+        shell.freezer().thaw(crate::freeze::ThawReason::Asked);
     }
 
     #[test]

@@ -2,22 +2,24 @@
 //!
 //! A WRITE, and the first piece of a copy, waits for room in the write buffer, and is parked where its writer would have to clean. A change waits while the mount
 //! is frozen. An FSYNC waits while another thread holds the log; it is announced first, so that the next sync by any thread
-//! serves all that wait. No other request waits: names and reads need neither the log nor room.
+//! serves all that wait; so does a WRITE that has to be durable before its reply, once its data is in the buffer. No other
+//! request waits: names and reads need neither the log nor room.
 
 use std::time::Duration;
 
 use sfs_core::COPY_PIECE_LEN_MAX;
 use sfs_device::BLOCK_SIZE;
-use sfs_fuse::{FuseOperation, FuseRequest, Handler, Queue, WaitingChange};
+use sfs_fuse::{FuseOperation, FuseRequest, Handler, Queue, Reply, WaitingChange};
 
 use super::dispatch::is_change;
 use super::fuse_shell::FuseShell;
-use super::reply_result::{ReplyBytes, ReplyResult};
+use super::reply_result::{OperationResult, ReplyBytes, ReplyResult};
 
 impl FuseShell {
     /// Waits as long as `request` would be parked, for a transport that cannot park.
     pub(crate) fn wait_in_place(&self, request: &FuseRequest<'_>) {
-        if self.queue_for(request) != Some(Queue::Changes) {
+        let is_barred = is_change(&request.operation) && self.freezer.gate().is_closed();
+        if !is_barred && self.queue_beyond_gate(request) != Some(Queue::Changes) {
             return;
         }
         let (node, data_len) = data_target(request).unwrap_or((request.node, 0));
@@ -29,6 +31,24 @@ impl FuseShell {
                 return;
             }
             self.wait_for_progress(seen);
+        }
+    }
+
+    /// Returns the queue in which `request` waits that has passed the gate, if it is a change.
+    fn queue_beyond_gate(&self, request: &FuseRequest<'_>) -> Option<Queue> {
+        match &request.operation {
+            FuseOperation::Write(_) | FuseOperation::CopyFileRange(_) => {
+                let (node, data_len) = data_target(request)?;
+                self.queue_for_write(node, data_len)
+            }
+            FuseOperation::Fsync { .. } | FuseOperation::Fsyncdir { .. } => {
+                self.queue_for_sync(request.node)
+            }
+            FuseOperation::Syncfs => {
+                self.log_work.note_sync(&self.volume);
+                Some(Queue::WholeSyncs(self.volume.announce_sync_all().into()))
+            }
+            _ => None,
         }
     }
 
@@ -48,7 +68,18 @@ impl FuseShell {
         if !self.volume.is_log_busy() && !self.volume.is_sync_long(ino) {
             return None;
         }
-        Some(Queue::Syncs(self.volume.announce_sync(ino)))
+        Some(Queue::Syncs([self.volume.announce_sync(ino), 0]))
+    }
+
+    /// Makes a write to file `ino` durable before its reply `written`: in this thread, or in the queue of the syncs.
+    pub(super) fn sync_written(&self, ino: u64, written: Reply<ReplyBytes>) -> OperationResult {
+        // Data that is lost while the write waits is reported to it, although another sync may be told first.
+        let losses = self.volume.losses_of(ino);
+        let Some(Queue::Syncs([generation, _])) = self.queue_for_sync(ino) else {
+            self.volume.sync_file(ino)?;
+            return Ok(written);
+        };
+        Ok(Reply::Parked(Queue::Syncs([generation, losses])))
     }
 }
 
@@ -62,7 +93,9 @@ impl Handler for FuseShell {
     type Bytes = ReplyBytes;
 
     fn answer(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
-        self.reply_to(request, room)
+        // `queue_for` has let a change pass.
+        let _change = is_change(&request.operation).then(|| self.freezer.gate().admitted());
+        self.reply_beyond_gate(request, None, room)
     }
 
     fn answer_parked(
@@ -71,30 +104,26 @@ impl Handler for FuseShell {
         queue: Queue,
         room: &mut [u8],
     ) -> ReplyResult {
-        self.reply_to_parked(request, Some(queue), room)
+        let is_barred = queue == Queue::Changes && is_change(&request.operation);
+        let _change = is_barred.then(|| self.freezer.gate().enter());
+        self.reply_beyond_gate(request, Some(queue), room)
     }
 
     fn queue_for(&self, request: &FuseRequest<'_>) -> Option<Queue> {
-        let operation = &request.operation;
-        match operation {
-            _ if self.gate.is_closed() && is_change(operation) => Some(Queue::Changes),
-            FuseOperation::Write(_) | FuseOperation::CopyFileRange(_) => {
-                let (node, data_len) = data_target(request)?;
-                self.queue_for_write(node, data_len)
-            }
-            FuseOperation::Fsync { .. } | FuseOperation::Fsyncdir { .. } => {
-                self.queue_for_sync(request.node)
-            }
-            FuseOperation::Syncfs => {
-                self.log_work.note_sync(&self.volume);
-                Some(Queue::WholeSyncs(self.volume.announce_sync_all()))
-            }
-            _ => None,
+        if !is_change(&request.operation) {
+            return self.queue_beyond_gate(request);
         }
+        // A change that has found the gate open must not meet it closed afterwards: its thread could not read or unmount.
+        let Some(change) = self.freezer.gate().try_enter() else { return Some(Queue::Changes) };
+        let queue = self.queue_beyond_gate(request);
+        if queue.is_none() {
+            std::mem::forget(change);
+        }
+        queue
     }
 
     fn may_go_on(&self, change: &WaitingChange) -> bool {
-        !self.gate.is_closed()
+        !self.freezer.gate().is_closed()
             && (change.data_len == 0
                 || self.log_work.may_write(
                     &self.volume,
@@ -109,5 +138,9 @@ impl Handler for FuseShell {
 
     fn wait_for_progress(&self, seen: u64) {
         self.log_work.wait_for_progress(&self.volume, seen);
+    }
+
+    fn end(&self) {
+        self.freezer.end_for_good();
     }
 }

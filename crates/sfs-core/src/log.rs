@@ -17,6 +17,7 @@ pub(crate) use batch::Batch;
 pub(crate) use heads::{CHUNK_BLOCKS_MIN, HeadPosition, Heads};
 pub(crate) use scan::ChunkReader;
 pub(crate) use sync_queue::SyncTarget;
+pub use sync_queue::WholeSyncTicket;
 pub(crate) use writer::LogWriter;
 
 /// Position of the log, and the counters that each checkpoint stores.

@@ -161,11 +161,11 @@ impl FuseSession {
                 others.push(named(format!("fuse-{number}")).spawn_scoped(scope, serve)?);
             }
             for (number, slot) in slots.into_iter().enumerate() {
-                let (lost, started) = (&lost, started.clone());
+                let (lost, started, channel) = (&lost, started.clone(), &self.channel);
                 let serve = move || {
                     let _on_panic = ReportPanic(lost);
                     if started.recv().is_ok() {
-                        worker.exchange(slot).inspect_err(lost)
+                        worker.exchange(slot, channel).inspect_err(lost)
                     } else {
                         Ok(())
                     }
@@ -180,7 +180,12 @@ impl FuseSession {
             {
                 lost(error);
             }
+            // A thread that waits with its request does not read that the connection has ended.
+            if outcome.is_ok() || self.channel.has_ended() {
+                handler.end();
+            }
             let (others, panic) = join_all(others);
+            handler.end();
             // No thread adds to the queues any more.
             drop(end_queues);
             let (queues, panic_in_queue) = join_all(queues);

@@ -4,19 +4,7 @@ use std::time::Duration;
 
 use crate::protocol::errno::Errno;
 use crate::protocol::fuse_request::FuseRequest;
-use crate::protocol::reply::Reply;
-
-/// Queue in which a request is parked. Each queue has a thread of its own, which answers its requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
-    /// Changes that wait until [`Handler::may_go_on`]: in order for each inode, and in turn for different inodes.
-    Changes,
-    /// Syncs of files, in order. The thread of the queue may wait in [`Handler::answer`].
-    /// The number is the handler's, for [`Handler::answer_parked`].
-    Syncs(u64),
-    /// Syncs of the filesystem, in order, likewise.
-    WholeSyncs(u64),
-}
+use crate::protocol::reply::{Queue, Reply};
 
 /// Change that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +23,8 @@ pub trait Handler: Sync {
     type Bytes: AsRef<[u8]>;
 
     /// Returns the reply to `request`. Data that is read may be put into `room`, as
-    /// [`FuseSession::run`](crate::FuseSession::run) describes.
+    /// [`FuseSession::run`](crate::FuseSession::run) describes. A change that has to be synced before its reply may wait for
+    /// that in another queue: [`Reply::Parked`].
     ///
     /// # Errors
     ///
@@ -61,8 +50,8 @@ pub trait Handler: Sync {
         self.answer(request, room)
     }
 
-    /// Returns the queue in which `request` has to wait; `None` if it can be answered at once. Called once for a request, before
-    /// [`Handler::answer`] or [`Handler::answer_parked`].
+    /// Returns the queue in which `request` has to wait; `None` if it can be answered at once: then, and only then,
+    /// [`Handler::answer`] follows in the same thread. Not called for a change that waits behind another of its inode.
     fn queue_for(&self, request: &FuseRequest<'_>) -> Option<Queue>;
 
     /// Returns whether a change can be answered now. Called with a lock of the queue held, so it must not wait.
@@ -73,6 +62,9 @@ pub trait Handler: Sync {
 
     /// Waits until [`Handler::progress`] is no longer `seen`, or for some time.
     fn wait_for_progress(&self, seen: u64);
+
+    /// Notes that the connection has ended: no change may wait any more. May be called several times.
+    fn end(&self) {}
 }
 
 /// Handler whose requests are all answered at once.

@@ -53,7 +53,7 @@ mod server;
 pub use channels::notifier::Notifier;
 pub use channels::uring_slots::NoUring;
 pub use fuse_session::FuseSession;
-pub use handler::{Handler, Queue, WaitingChange};
+pub use handler::{Handler, WaitingChange};
 pub use protocol::argument_reader::Malformed;
 pub use protocol::directory_listing::{DirectoryListing, ListingEntry};
 pub use protocol::errno::Errno;
@@ -64,5 +64,5 @@ pub use protocol::fuse_operation::{
 pub use protocol::fuse_request::{FuseRequest, RequestExtensions};
 pub use protocol::init_features::{Agreed, AsyncDio, InitFlags, SessionConfig};
 pub use protocol::node_reply::{NodeAttributes, NodeEntry, OpenReply, OpenReplyFlags, Statfs};
-pub use protocol::reply::Reply;
+pub use protocol::reply::{Queue, Reply, Ticket};
 pub use protocol::timestamps::{SetTime, Time};

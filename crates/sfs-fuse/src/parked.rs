@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::channels::fuse_channel::{FuseChannel, MessageBuffer};
-use crate::handler::{Handler, Queue, WaitingChange};
+use crate::handler::{Handler, WaitingChange};
+use crate::protocol::reply::Queue;
 
 /// Longest message that is copied to memory of its own length. A longer one keeps the buffer that it was read into.
 const COPIED_BYTES_MAX: usize = 512 << 10;
@@ -140,12 +141,23 @@ impl Parked {
         self.bytes.fetch_add(len, Ordering::Relaxed);
         let (channel, since) = (channel.clone(), Instant::now());
         let message = ParkedMessage { buffer: taken, len, channel, queue, node, data_len, since };
+        let refused = self.add_again(message, queue);
+        debug_assert!(refused.is_none(), "no queue ends before the serving threads");
+        true
+    }
+
+    /// Moves a message into `queue`, perhaps after another one. Returns it if the queue has ended.
+    pub(crate) fn add_again(
+        &self,
+        mut message: ParkedMessage,
+        queue: Queue,
+    ) -> Option<ParkedMessage> {
+        message.queue = queue;
         match queue {
             Queue::Changes => self.add_change(message),
             Queue::Syncs(_) => self.syncs.add(message),
             Queue::WholeSyncs(_) => self.whole_syncs.add(message),
         }
-        true
     }
 
     /// Notes that a serving thread waits, or parks a message, as long as the returned value lives.
@@ -170,8 +182,11 @@ impl Parked {
         Ok(std::mem::replace(buffer, next))
     }
 
-    fn add_change(&self, message: ParkedMessage) {
+    fn add_change(&self, message: ParkedMessage) -> Option<ParkedMessage> {
         let mut changes = self.changes.lock();
+        if changes.is_ended {
+            return Some(message);
+        }
         let node = message.node;
         let Changes { by_node, turns, .. } = &mut *changes;
         let messages = by_node.entry(node).or_default();
@@ -181,6 +196,7 @@ impl Parked {
         messages.push_back(message);
         self.change_count.fetch_add(1, Ordering::Relaxed);
         self.changes_moved.notify_one();
+        None
     }
 
     /// Waits for the next change that may go on; `None` at the end. After the end of the serving threads no change waits.
@@ -267,9 +283,14 @@ impl Changes {
 }
 
 impl SyncQueue {
-    fn add(&self, message: ParkedMessage) {
-        self.waiting.lock().0.push_back(message);
+    fn add(&self, message: ParkedMessage) -> Option<ParkedMessage> {
+        let mut waiting = self.waiting.lock();
+        if waiting.1 {
+            return Some(message);
+        }
+        waiting.0.push_back(message);
         self.moved.notify_one();
+        None
     }
 
     fn next(&self) -> Option<ParkedMessage> {

@@ -2,13 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::channels::cpu_affinity::CpuAffinity;
 use crate::channels::fuse_channel::{FuseChannel, MessageBuffer};
 use crate::channels::uring_slot::UringSlot;
-use crate::handler::{Handler, Queue, WaitingChange};
-use crate::parked::{Parked, QueueName};
+use crate::handler::{Handler, WaitingChange};
+use crate::parked::{Parked, ParkedMessage, QueueName};
 use crate::protocol::abi::opcode;
 use crate::protocol::argument_reader::Malformed;
 use crate::protocol::errno::Errno;
@@ -16,10 +16,24 @@ use crate::protocol::fuse_operation::FuseOperation;
 use crate::protocol::fuse_request::{FuseRequest, split_header};
 use crate::protocol::init_features::Agreed;
 use crate::protocol::message::Message;
-use crate::protocol::reply::Reply;
+use crate::protocol::reply::{Queue, Reply};
+
+/// Time between two looks of a waiting thread at the connection.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Result of a handler.
 type HandlerResult<B> = Result<Reply<B>, Errno>;
+
+/// Queue in which a request has to wait, its inode, and the length of its data.
+type Waits = (Queue, u64, usize);
+
+/// What a handler has made of a message.
+enum Handled<B> {
+    /// Number of the request, and its reply.
+    Reply(u64, HandlerResult<B>),
+    NoReply,
+    Parked(Waits),
+}
 
 /// Code that every thread runs.
 pub(crate) struct Server<'a, H> {
@@ -46,15 +60,16 @@ impl<H: Handler> Server<'_, H> {
         while let Some(len) = channel.read(&mut buffer)? {
             let (bytes, room) = buffer.message(len);
             let decoded = FuseRequest::decode(bytes, self.agreed.flags);
-            let Some((queue, node, data_len)) = self.queue_for(&decoded) else {
-                self.reply(channel, decoded, bytes, room)?;
-                continue;
+            let waits = match self.queue_for(&decoded) {
+                None => self.reply(channel, decoded, None, bytes, room)?,
+                waits => waits,
             };
+            let Some((queue, node, data_len)) = waits else { continue };
             // Noted before the look at the memory, so that two threads do not both take the other for one that reads.
             let _waiting = self.parked.note_waiting_thread();
             if !self.parked.add(queue, (node, data_len), (&mut buffer, len), channel) {
-                self.wait(queue, node, data_len);
-                self.reply_parked(channel, queue, (&mut buffer, len))?;
+                self.wait(queue, (node, data_len), channel);
+                self.reply_in_place(channel, queue, (&mut buffer, len))?;
             }
         }
         Ok(())
@@ -68,66 +83,110 @@ impl<H: Handler> Server<'_, H> {
             QueueName::WholeSyncs => self.parked.next_whole_sync(),
         };
         let mut outcome = Ok(());
-        while let Some(mut message) = next() {
-            let (channel, queue, len) = (message.channel.clone(), message.queue, message.len);
+        while let Some(message) = next() {
             // The others are served after an error as well: their data would be lost.
-            outcome = outcome.and(self.reply_parked(&channel, queue, (&mut message.buffer, len)));
-            self.parked.recycle(message);
+            outcome = outcome.and(self.serve_parked(message));
         }
+        outcome
+    }
+
+    /// Answers a message that was parked, or parks it in its next queue.
+    fn serve_parked(&self, mut message: ParkedMessage) -> io::Result<()> {
+        let (channel, len) = (message.channel.clone(), message.len);
+        let parts = (&mut message.buffer, len);
+        let outcome = match self.reply_parked(&channel, message.queue, parts) {
+            Ok(Some((queue, ..))) => match self.parked.add_again(message, queue) {
+                None => return Ok(()),
+                // That queue has ended.
+                Some(back) => {
+                    message = back;
+                    self.reply_in_place(&channel, queue, (&mut message.buffer, len))
+                }
+            },
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.parked.recycle(message);
         outcome
     }
 
     /// Returns the queue in which a request has to wait, its inode, and the length of its data. A write waits behind those of the
     /// same inode that wait.
-    fn queue_for(&self, decoded: &Decoded<'_>) -> Option<(Queue, u64, usize)> {
+    fn queue_for(&self, decoded: &Decoded<'_>) -> Option<Waits> {
         let request = decoded.as_ref().ok()?;
         let target = request.data_target();
-        let is_behind = || target.is_some_and(|(node, _)| self.parked.has_changes_of(node));
-        let queue =
-            self.handler.queue_for(request).or_else(|| is_behind().then_some(Queue::Changes));
-        let (node, data_len) = target.unwrap_or((request.node, 0));
-        Some((queue?, node, data_len))
+        let is_behind = target.is_some_and(|(node, _)| self.parked.has_changes_of(node));
+        let queue = if is_behind { Some(Queue::Changes) } else { self.handler.queue_for(request) };
+        Some(waits_in(queue?, request))
     }
 
-    /// Waits until a change may go on.
-    fn wait(&self, queue: Queue, node: u64, data_len: usize) {
+    /// Waits until a change may go on, or the connection has ended: perhaps no other thread reads that it has.
+    fn wait(&self, queue: Queue, (node, data_len): (u64, usize), channel: &FuseChannel) {
         let since = Instant::now();
+        let mut look = LOOK_EVERY;
         loop {
             let seen = self.handler.progress();
-            let waiting = WaitingChange { node, data_len, waited: since.elapsed() };
+            let waited = since.elapsed();
+            let waiting = WaitingChange { node, data_len, waited };
             if queue != Queue::Changes || self.handler.may_go_on(&waiting) {
                 return;
+            }
+            if waited >= look {
+                look = waited + LOOK_EVERY;
+                if channel.has_ended() {
+                    return self.handler.end();
+                }
             }
             self.handler.wait_for_progress(seen);
         }
     }
 
-    /// Answers the message of `len` bytes in `buffer`, which has waited in `queue`.
+    /// Answers the message of `len` bytes in `buffer`, which has waited in `queue`. Returns where it has to wait once more.
     fn reply_parked(
         &self,
         channel: &FuseChannel,
         queue: Queue,
         (buffer, len): (&mut MessageBuffer, usize),
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<Waits>> {
         let (bytes, room) = buffer.message(len);
         let decoded = FuseRequest::decode(bytes, self.agreed.flags);
-        let handled = self.handle(decoded, Some(queue), bytes, room)?;
-        send(channel, handled, room)
+        self.reply(channel, decoded, Some(queue), bytes, room)
+    }
+
+    /// Answers a message as [`Server::reply_parked`] does, and waits in this thread where it has to wait once more.
+    fn reply_in_place(
+        &self,
+        channel: &FuseChannel,
+        mut queue: Queue,
+        (buffer, len): (&mut MessageBuffer, usize),
+    ) -> io::Result<()> {
+        while let Some((again, ..)) = self.reply_parked(channel, queue, (buffer, len))? {
+            queue = again;
+        }
+        Ok(())
     }
 
     fn reply(
         &self,
         channel: &FuseChannel,
         decoded: Decoded<'_>,
+        waited_in: Option<Queue>,
         bytes: &[u8],
         room: &mut [u8],
-    ) -> io::Result<()> {
-        let handled = self.handle(decoded, None, bytes, room)?;
-        send(channel, handled, room)
+    ) -> io::Result<Option<Waits>> {
+        match self.handle(decoded, waited_in, bytes, room)? {
+            Handled::Parked(waits) => return Ok(Some(waits)),
+            Handled::Reply(unique, outcome) => {
+                let sent = channel.send(&mut Message::reply(unique, &outcome, room));
+                sent.or_else(|_| channel.send(&mut rejected(unique)))?;
+            }
+            Handled::NoReply => {}
+        }
+        Ok(None)
     }
 
     /// Serves the requests of one ring.
-    pub(crate) fn exchange(&self, mut slot: UringSlot) -> io::Result<()> {
+    pub(crate) fn exchange(&self, mut slot: UringSlot, channel: &FuseChannel) -> io::Result<()> {
         let mut affinity = CpuAffinity::of(slot.queue());
         while slot.fetch()? {
             let reply = match slot.message() {
@@ -136,23 +195,32 @@ impl<H: Handler> Server<'_, H> {
                     if let (Some(affinity), Ok(request)) = (&mut affinity, &decoded) {
                         affinity.note(&request.operation);
                     }
-                    let waits = self.queue_for(&decoded);
-                    if let Some((queue, node, data_len)) = waits {
-                        self.wait(queue, node, data_len);
+                    let mut waits = self.queue_for(&decoded);
+                    let mut decoded = Some(decoded);
+                    loop {
+                        if let Some((queue, node, data_len)) = waits {
+                            self.wait(queue, (node, data_len), channel);
+                        }
+                        let again = || FuseRequest::decode(bytes, self.agreed.flags);
+                        let decoded = decoded.take().unwrap_or_else(again);
+                        let waited_in = waits.map(|(queue, ..)| queue);
+                        match self.handle(decoded, waited_in, bytes, room)? {
+                            Handled::Parked(queue) => waits = Some(queue),
+                            handled => break handled,
+                        }
                     }
-                    self.handle(decoded, waits.map(|(queue, ..)| queue), bytes, room)?
                 }
                 Err(malformed) => return Err(invalid_data(malformed)),
             };
             match reply {
-                Some((unique, Ok(Reply::InPlace(len)))) => slot.reply_in_place(unique, len),
-                Some((unique, outcome)) => {
+                Handled::Reply(unique, Ok(Reply::InPlace(len))) => slot.reply_in_place(unique, len),
+                Handled::Reply(unique, outcome) => {
                     if !slot.store_reply(&mut Message::reply(unique, &outcome, &[])) {
                         slot.store_reply(&mut rejected(unique));
                     }
                 }
                 // A FORGET of an inode that the kernel could not keep. The ring still expects a reply.
-                None => {
+                Handled::NoReply | Handled::Parked(_) => {
                     let unique = slot.unique();
                     slot.store_reply(&mut Message::new(unique, 0));
                 }
@@ -161,18 +229,20 @@ impl<H: Handler> Server<'_, H> {
         Ok(())
     }
 
-    /// Gives the request of the message `bytes` to the handler. Returns the number of the request and the reply; `None` if
-    /// the request has no reply. An in-place reply that claims more bytes than `room` has becomes EIO.
+    /// Gives the request of the message `bytes` to the handler. An in-place reply that claims more bytes than `room` has becomes EIO.
     fn handle(
         &self,
         decoded: Decoded<'_>,
         waited_in: Option<Queue>,
         bytes: &[u8],
         room: &mut [u8],
-    ) -> io::Result<Option<(u64, HandlerResult<H::Bytes>)>> {
+    ) -> io::Result<Handled<H::Bytes>> {
         let request = match decoded {
             Ok(request) => request,
-            Err(malformed) => return Ok(refusal(bytes, malformed)?.map(|(u, e)| (u, Err(e)))),
+            Err(malformed) => {
+                let refused = refusal(bytes, malformed)?;
+                return Ok(refused.map_or(Handled::NoReply, |(u, e)| Handled::Reply(u, Err(e))));
+            }
         };
         let outcome = match waited_in {
             None => self.handler.answer(&request, room),
@@ -180,27 +250,21 @@ impl<H: Handler> Server<'_, H> {
         };
         let outcome = match outcome {
             Ok(Reply::InPlace(len)) if len > room.len() => Err(Errno::new(libc::EIO)),
+            Ok(Reply::Parked(queue)) => return Ok(Handled::Parked(waits_in(queue, &request))),
             outcome => outcome,
         };
         // An INTERRUPT has a reply only when it is refused.
         let is_refused_interrupt =
             matches!(request.operation, FuseOperation::Interrupt { .. }) && outcome.is_err();
         let is_answered = request.operation.is_answered() || is_refused_interrupt;
-        Ok(is_answered.then_some((request.unique, outcome)))
+        Ok(if is_answered { Handled::Reply(request.unique, outcome) } else { Handled::NoReply })
     }
 }
 
-/// Sends the reply of a request that has one.
-fn send<B: AsRef<[u8]>>(
-    channel: &FuseChannel,
-    handled: Option<(u64, HandlerResult<B>)>,
-    room: &[u8],
-) -> io::Result<()> {
-    if let Some((unique, outcome)) = handled {
-        let sent = channel.send(&mut Message::reply(unique, &outcome, room));
-        sent.or_else(|_| channel.send(&mut rejected(unique)))?;
-    }
-    Ok(())
+/// Returns `queue` with the inode of `request`, and the length of its data.
+fn waits_in(queue: Queue, request: &FuseRequest<'_>) -> Waits {
+    let (node, data_len) = request.data_target().unwrap_or((request.node, 0));
+    (queue, node, data_len)
 }
 
 /// Returns the reply in place of a reply that the kernel rejects, for example because of its

@@ -69,8 +69,10 @@ pub(crate) struct CleaningRound {
     victims: Vec<SegmentGeneration>,
     /// Victim that could not be read in full, because the device or memory failed: the last one.
     failed: Option<SegmentGeneration>,
-    /// Live blocks that wait for their commit.
+    /// Live blocks, in the order of their commit.
     moves: Vec<MovedBlock>,
+    /// Number of live blocks that were committed, and of bytes that this has moved.
+    committed: (usize, u64),
     /// Number of nodes that were made dirty, so that the next checkpoint moves them.
     moved_nodes: u64,
     /// Number of free blocks in open segments that the round may use for blocks of any group.
@@ -92,7 +94,18 @@ impl CleaningRound {
 
     /// Returns the live blocks to commit.
     pub(crate) fn moves(&self) -> &[MovedBlock] {
-        &self.moves
+        &self.moves[self.committed.0..]
+    }
+
+    /// Notes that the first `count` of the live blocks to commit were committed, and that `bytes` were moved.
+    pub(crate) fn note_committed(&mut self, count: usize, bytes: u64) {
+        self.committed.0 += count;
+        self.committed.1 += bytes;
+    }
+
+    /// Returns the number of bytes that commits have moved.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        self.committed.1
     }
 
     /// Returns the number of nodes that the next checkpoint moves.

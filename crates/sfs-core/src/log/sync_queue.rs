@@ -18,6 +18,27 @@ pub(crate) enum SyncTarget {
     Files(BTreeSet<u64>),
 }
 
+/// Announced sync of the whole volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WholeSyncTicket {
+    /// Number of the next sync of the whole volume.
+    pub(crate) number: u64,
+    /// Number of losses at the announcement: later ones are reported to this sync.
+    pub(crate) losses: u64,
+}
+
+impl From<[u64; 2]> for WholeSyncTicket {
+    fn from([number, losses]: [u64; 2]) -> Self {
+        Self { number, losses }
+    }
+}
+
+impl From<WholeSyncTicket> for [u64; 2] {
+    fn from(ticket: WholeSyncTicket) -> Self {
+        [ticket.number, ticket.losses]
+    }
+}
+
 /// Queue of the syncs that wait.
 #[derive(Debug, Default)]
 pub(crate) struct SyncQueue {

@@ -5,7 +5,7 @@
 //! queue in `sync_queue`. The writer neither decides the content of a batch nor looks for space.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{FairMutex, FairMutexGuard};
 use sfs_device::Stream;
@@ -25,6 +25,8 @@ pub(crate) struct LogWriter {
     /// Fair: a thread that writes batch after batch passes the log on to a sync that waits.
     state: FairMutex<LogState>,
     pub(crate) syncs: SyncQueue,
+    /// `true` while nothing may be written. Changed by the thread that holds the log.
+    is_frozen: AtomicBool,
     io: Arc<VolumeDevice>,
     health: Arc<Health>,
     counters: Arc<AtomicCounters>,
@@ -38,7 +40,8 @@ impl LogWriter {
         health: Arc<Health>,
         counters: Arc<AtomicCounters>,
     ) -> Self {
-        Self { state: FairMutex::new(state), syncs: SyncQueue::default(), io, health, counters }
+        let (syncs, is_frozen) = (SyncQueue::default(), AtomicBool::new(false));
+        Self { state: FairMutex::new(state), syncs, is_frozen, io, health, counters }
     }
 
     /// Locks the log, which is held while a batch is built, written and flushed.
@@ -49,6 +52,16 @@ impl LogWriter {
     /// Locks the log unless another thread holds it.
     pub(crate) fn try_lock(&self) -> Option<Ranked<FairMutexGuard<'_, LogState>>> {
         Ranked::try_take(Rank::Log, || self.state.try_lock())
+    }
+
+    /// Begins or ends a freeze: between them a thread that has taken the log must leave it as it is.
+    pub(crate) fn set_frozen(&self, _log: &mut LogState, is_frozen: bool) {
+        self.is_frozen.store(is_frozen, Ordering::Release);
+    }
+
+    /// Returns whether nothing may be written. The answer is certain only for a caller that holds the log.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.is_frozen.load(Ordering::Acquire)
     }
 
     /// Writes a batch: blocks in place first, then the chunks in order. Where the delta refers to content that must not

@@ -107,15 +107,16 @@ impl SpaceControl {
             return Ok(Some(Work::Idle(YIELD)));
         }
         if urgency == Urgency::None {
-            self.finish_round(&mut round)?;
+            self.commit_part(&mut round)?;
             return Ok(Some(Work::More));
         }
-        if self.cleaner.is_futile(garbage_before, urgency) {
+        // A round that has begun is ended: its victims are kept from others.
+        if round.is_empty() && self.cleaner.is_futile(garbage_before, urgency) {
             return Ok(None);
         }
         let (goes_on, may_wait) = match self.cleaner.read_step(&mut round) {
             ReadStep::Read { .. } => (true, true),
-            ReadStep::RoundComplete => (self.finish_round(&mut round)?, false),
+            ReadStep::RoundComplete => (self.commit_part(&mut round)?, false),
             ReadStep::NoVictim => (false, true),
         };
         if goes_on {
@@ -149,10 +150,10 @@ impl SpaceControl {
         }
     }
 
-    /// Commits the round of the background; returns whether another round is worthwhile.
-    fn finish_round(&self, round: &mut CleaningRound) -> Result<bool> {
-        match self.commit_round_in_parts(round) {
-            Ok(goes_on) => Ok(goes_on),
+    /// Commits a part of the round of the background; returns whether another part or round is worthwhile.
+    fn commit_part(&self, round: &mut CleaningRound) -> Result<bool> {
+        match self.commit_part_of_round(round) {
+            Ok(goes_on) => Ok(goes_on.unwrap_or(true)),
             Err(StepError::Shortage(_)) => Ok(false),
             Err(StepError::Failed(error)) => Err(error),
         }

@@ -332,7 +332,7 @@ impl SpaceControl {
         }
     }
 
-    /// Cleans the emptiest segments until `enough` segments are reclaimable, while there is space
+    /// Cleans the emptiest segments until a delta can release one or `enough` segments are reclaimable, while there is space
     /// to clean into. Returns whether any segment was cleaned. Once a round gains no room, or from
     /// the first round on with `is_stalling`, rounds merge groups to use the room in open segments.
     fn clean_until_reclaimable(
@@ -344,7 +344,11 @@ impl SpaceControl {
         let mut has_cleaned = false;
         let mut stall = StallDetector::default();
         let reclaimable = || reclaimable_segments(&self.superblock.layout(), &self.metadata.read());
-        while reclaimable() < enough && stall.note(self.reclaimable_blocks(log)) {
+        let can_release = || self.metadata.read().usage.releasable_count() > 0;
+        while reclaimable() < enough
+            && !(has_cleaned && can_release())
+            && stall.note(self.reclaimable_blocks(log))
+        {
             let mut round = self.cleaner.read_round(self.head_room_blocks(log));
             if round.is_empty() {
                 break;
@@ -382,27 +386,25 @@ impl SpaceControl {
         Ok(self.end_round(log, round, moved_bytes() - before))
     }
 
-    /// Commits the blocks of a round as [`SpaceControl::commit_round`] does, in bounded batches, and lets the log go between
-    /// them, so that a sync waits for one of them at most.
-    pub(super) fn commit_round_in_parts(&self, round: &mut CleaningRound) -> StepResult<bool> {
-        let part_blocks = self.batch_blocks();
-        if round.moves().len() <= part_blocks {
-            return self.commit_round(&mut self.log.lock(), round);
-        }
+    /// Commits the next part of a round, in a bounded batch, so that a sync waits for no more. Returns `None` while parts are
+    /// left, and at the end whether another round is worthwhile. If the commit fails, the victims stay as they are.
+    pub(super) fn commit_part_of_round(
+        &self,
+        round: &mut CleaningRound,
+    ) -> StepResult<Option<bool>> {
         let moved_bytes = || self.counters.cleaning_bytes.load(Ordering::Relaxed);
-        let mut moved = 0;
-        let committed = round.moves().chunks(part_blocks).try_for_each(|part| {
-            let mut log = self.log.lock();
-            let before = moved_bytes();
-            self.commit_moves(&mut log, part, round.merges_groups)?;
-            moved += moved_bytes() - before;
-            Ok(())
-        });
-        if let Err(error) = committed {
+        let mut log = self.log.lock();
+        let before = moved_bytes();
+        let count = round.moves().len().min(self.batch_blocks());
+        if let Err(error) =
+            self.commit_moves(&mut log, &round.moves()[..count], round.merges_groups)
+        {
             self.cleaner.abandon(round);
             return Err(error);
         }
-        Ok(self.end_round(&self.log.lock(), round, moved))
+        round.note_committed(count, moved_bytes() - before);
+        let is_over = round.moves().is_empty();
+        Ok(is_over.then(|| self.end_round(&log, round, round.moved_bytes())))
     }
 
     /// Ends a round whose blocks were committed, `moved_bytes` of them; returns whether another round is worthwhile.

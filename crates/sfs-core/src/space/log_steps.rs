@@ -24,7 +24,7 @@ pub(super) enum ReserveState {
 
 impl SpaceControl {
     /// Bounds the batches of [`SpaceControl::log_step`], [`SpaceControl::write_back_in_parts`] and
-    /// [`SpaceControl::commit_round_in_parts`].
+    /// [`SpaceControl::commit_part_of_round`].
     pub(crate) fn bound_batches(&self, blocks: usize) {
         self.log_work.batch_blocks.store(blocks.max(1), Ordering::Relaxed);
     }
@@ -54,6 +54,9 @@ impl SpaceControl {
     pub(crate) fn log_step(&self) -> Result<bool> {
         self.health.check_running()?;
         let mut log = self.log.lock();
+        if self.log.is_frozen() {
+            return Ok(true);
+        }
         let before = log.next_sequence;
         let is_asked = self.log_work.is_asked.swap(false, Ordering::Acquire);
         let worked = if is_asked { self.work_for_changes(&mut log) } else { Ok(()) };
@@ -125,6 +128,9 @@ impl SpaceControl {
         let mut has_written = false;
         while left > part && self.dirty.block_count() > part {
             let mut log = self.log.lock();
+            if self.log.is_frozen() {
+                break;
+            }
             let before = log.next_sequence;
             let outcome = self.commit(&mut log, &Selection::Largest(part));
             if outcome.is_err() || log.next_sequence == before {

@@ -18,7 +18,13 @@ use crate::{Error, Result};
 const COMMITS_MAX: usize = 4;
 
 /// Maximum number of steps of cleaning for one request of a writer, each of up to 1 MiB: a bound on its wait.
-const WRITER_STEPS_MAX: u32 = 8;
+const WRITER_STEPS_MAX: u64 = 8;
+
+/// Number of these steps that any request may have to do.
+const WRITER_STEPS_MIN: u64 = 2;
+
+/// Number of blocks of a request for each further step.
+const BLOCKS_PER_STEP: u64 = 32;
 
 impl SpaceControl {
     /// Counts a request by a user: background cleaning yields to it.
@@ -95,6 +101,9 @@ impl SpaceControl {
     /// Begins to delete a file without name and references. The background continues, also after a
     /// failure.
     pub(crate) fn begin_deletion(&self, ino: u64) {
+        if self.log.is_frozen() {
+            return self.orphans.queue(ino);
+        }
         match self.before_change() {
             Ok(()) => self.orphans.begin(ino),
             Err(_) => self.orphans.queue(ino),
@@ -192,7 +201,7 @@ impl SpaceControl {
     }
 
     /// Cleans for the `blocks` that a writer has put into the write buffer, if segments are short: until as much garbage
-    /// is found as was written, in at most [`WRITER_STEPS_MAX`] steps. The next writers pay the rest.
+    /// is found as was written, in a few steps by its length, at most [`WRITER_STEPS_MAX`]. The next writers pay the rest.
     pub(crate) fn clean_for_writer(&self, blocks: u64) -> Result<()> {
         self.pace.note_request();
         let Some((urgency, garbage)) = self.shortage() else { return Ok(()) };
@@ -203,9 +212,10 @@ impl SpaceControl {
         if !self.pace.add_debt(blocks) {
             return Ok(());
         }
+        let steps_max = (WRITER_STEPS_MIN + blocks / BLOCKS_PER_STEP).min(WRITER_STEPS_MAX);
         let mut round = self.cleaner.lock_round();
         let mut steps = 0;
-        while self.pace.is_in_debt() && steps < WRITER_STEPS_MAX && !self.health.has_stopped() {
+        while self.pace.is_in_debt() && steps < steps_max && !self.health.has_stopped() {
             steps += 1;
             if let ReadStep::Read { garbage_blocks, blocks } = self.cleaner.read_step(&mut round) {
                 self.pace.pay_debt(garbage_blocks, blocks);
@@ -232,11 +242,11 @@ impl SpaceControl {
         Some((urgency(layout, &metadata), garbage(layout, &metadata)))
     }
 
-    /// Commits the round of a writer; without one, releases the segments that were cleaned, which makes room for other
+    /// Commits a part of the round of a writer; without one, releases the segments that were cleaned, which makes room for other
     /// victims. Returns whether to go on.
     fn finish_step_of_writer(&self, round: &mut CleaningRound) -> StepResult<bool> {
         if !round.is_empty() {
-            self.commit_round_in_parts(round)
+            self.commit_part_of_round(round).map(|goes_on| goes_on.unwrap_or(true))
         } else if self.metadata.read().usage.releasable_count() > 0 {
             self.release_drained_segments(&mut self.log.lock())
         } else {

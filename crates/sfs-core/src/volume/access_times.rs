@@ -43,14 +43,14 @@ impl Volume {
     }
 
     /// Puts the time of access of `ino` into the tree, if it waits. A time that cannot be written, as that of a deleted or
-    /// damaged file, is forgotten: it must not keep data from being written.
+    /// damaged file, is forgotten: it must not keep data from being written. Waits on while the volume is frozen.
     ///
     /// # Errors
     ///
     /// The errors after which nothing can be written.
     pub(super) fn write_access_time(&self, ino: u64) -> Result<()> {
         let times = self.metadata.access_times();
-        if times.get(ino).is_none() {
+        if times.get(ino).is_none() || self.log.is_frozen() {
             return Ok(());
         }
         let written = self.change(|txn: &mut Txn<'_>| {

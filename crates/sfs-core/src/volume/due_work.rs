@@ -17,7 +17,7 @@ impl Volume {
     pub fn work(&self, now: Timestamp) -> Result<Work> {
         self.health.set_time(now);
         self.wear.set_time(now);
-        if self.health.is_read_only() {
+        if self.health.is_read_only() || self.log.is_frozen() {
             return Ok(Work::Idle(Duration::MAX));
         }
         self.superblocks.after(self.step(now))

@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use super::Volume;
 use crate::Result;
+use crate::log::WholeSyncTicket;
 
 impl Volume {
-    /// Returns whether [`Volume::log_step`] has work. That is so whenever a write has no room, and never once writing has stopped.
+    /// Returns whether [`Volume::log_step`] has work. That is so whenever a write has no room, and never once writing has stopped
+    /// or while the volume is frozen.
     pub fn is_log_work_due(&self) -> bool {
-        let may_write = !self.health.is_read_only() && !self.health.has_stopped();
+        let may_write =
+            !self.health.is_read_only() && !self.health.has_stopped() && !self.log.is_frozen();
         may_write && self.space.is_log_work_due()
     }
 
@@ -63,8 +66,14 @@ impl Volume {
     }
 
     /// Returns the ticket of a sync of everything that follows, for [`Volume::sync_all_announced`].
-    pub fn announce_sync_all(&self) -> u64 {
-        self.log.syncs.announce_whole()
+    pub fn announce_sync_all(&self) -> WholeSyncTicket {
+        let losses = self.dirty.with_errors(|errors| errors.syncs.count());
+        WholeSyncTicket { number: self.log.syncs.announce_whole(), losses }
+    }
+
+    /// Returns the number of losses of file `ino` so far: [`Volume::sync_announced_after`] reports later losses.
+    pub fn losses_of(&self, ino: u64) -> u64 {
+        self.inodes.find(ino).map_or(0, |file| file.data().errors.count())
     }
 
     /// Returns whether a sync of file `ino` would write more than one batch.

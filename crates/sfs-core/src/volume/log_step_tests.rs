@@ -7,6 +7,7 @@ use sfs_device::RamDevice;
 
 use crate::Volume;
 use crate::fixture::{BLOCKS, NOW, create, new_volume, put};
+use crate::format::{Corruption, CorruptionKind, Structure};
 use crate::request::{Caller, VolumeOptions, Work, WriteMode};
 
 const BUFFER_BLOCKS: usize = 256;
@@ -173,6 +174,39 @@ fn one_sync_of_everything_serves_all_that_wait() {
     let later = volume.announce_sync_all();
     volume.sync_all_announced(later).expect("RAM does not fail");
     assert_eq!(volume.counters().commits, commits[2] + 1);
+}
+
+/// Regression: a sync that waited while data was lost succeeded, if another sync had been told of the loss first.
+#[test]
+fn a_sync_that_waits_while_data_is_lost_is_told() {
+    let volume = volume_with_thread();
+    let file = create(&volume, "file");
+    let lose = || {
+        fill(&volume, file, 1);
+        let damage = Corruption::in_block(Structure::Node, 7, CorruptionKind::Checksum);
+        volume.dirty.lose_file(&volume.inodes.get(file), damage.into());
+    };
+    let waiting = volume.announce_sync_all();
+    lose();
+    volume.sync_all().expect_err("the first sync after the loss");
+    let later = volume.announce_sync_all();
+    volume.sync_all_announced(waiting).expect_err("it waited while data was lost");
+    volume.sync_all_announced(later).expect("its data is durable");
+
+    let [waiting, other] = [volume.announce_sync_all(), volume.announce_sync_all()];
+    lose();
+    volume.sync_all().expect_err("the first sync after the loss");
+    volume.sync_all().expect("the loss was reported");
+    for ticket in [waiting, other] {
+        volume.sync_all_announced(ticket).expect_err("served, but it waited while data was lost");
+    }
+    volume.sync_all_announced(volume.announce_sync_all()).expect("nothing is lost");
+
+    let (ticket, mut losses) = (volume.announce_sync(file), volume.losses_of(file));
+    lose();
+    volume.sync_file(file).expect_err("the first sync after the loss");
+    volume.sync_announced_after(file, (ticket, false), &mut losses).expect_err("it waited, too");
+    volume.sync_announced_after(file, (ticket, false), &mut losses).expect("it was told");
 }
 
 /// Regression: a copy took twice the write buffer before it waited for the log.

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::Volume;
 use crate::Result;
+use crate::log::WholeSyncTicket;
 use crate::mutant::{Mutant, mutated};
 use crate::writeback::{Selection, StepError};
 
@@ -48,7 +49,7 @@ impl Volume {
         if mutated(Mutant::CleanFileUnsynced) && !self.dirty.contains(ino) {
             return Ok(());
         }
-        self.sync(Some(ino))
+        self.sync(|| self.sync_one_and_report(ino))
     }
 
     /// Makes a file durable as [`Volume::sync_file`] does, and reports every loss once to each of several callers.
@@ -122,46 +123,47 @@ impl Volume {
 
     /// Makes every change durable.
     pub fn sync_all(&self) -> Result<()> {
-        self.sync(None)
+        self.sync(|| self.sync_all_and_report(u64::MAX))
     }
 
-    fn sync(&self, file: Option<u64>) -> Result<()> {
+    fn sync(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
         self.space.note_request();
         if self.health.is_read_only() {
             return Ok(());
         }
-        self.superblocks.after(self.sync_and_report(file))
+        self.superblocks.after(sync())
     }
 
     /// Makes everything durable for a sync that was announced with `ticket`, unless a sync of everything has begun after the
-    /// announcement, and has succeeded.
-    pub fn sync_all_announced(&self, ticket: u64) -> Result<()> {
-        if self.log.syncs.is_whole_served(ticket) { Ok(()) } else { self.sync_all() }
+    /// announcement, and has succeeded. Reports every loss since the announcement, also if it was reported to another sync.
+    pub fn sync_all_announced(&self, ticket: WholeSyncTicket) -> Result<()> {
+        let WholeSyncTicket { number, losses } = ticket;
+        if self.log.syncs.is_whole_served(number) {
+            return self.dirty.with_errors(|errors| errors.syncs.report(losses));
+        }
+        self.sync(|| self.sync_all_and_report(losses))
     }
 
-    fn sync_and_report(&self, file: Option<u64>) -> Result<()> {
-        match file {
-            Some(ino) => {
-                self.write_access_time(ino)?;
-                let state = self.inodes.find(ino);
-                let before = state.as_ref().map(|state| state.data().errors.count());
-                self.sync_queued(file)?;
-                let state = state.or_else(|| self.inodes.find(ino));
-                let report = |data: &mut crate::files::FileData| {
-                    data.errors.report(before.unwrap_or(u64::MAX))
-                };
-                state.map_or(Ok(()), |state| report(&mut state.data()))
-            }
-            None => {
-                let begun = self.log.syncs.begin_whole();
-                self.write_access_times()?;
-                let before = self.dirty.with_errors(|errors| errors.syncs.count());
-                self.sync_queued(None)?;
-                self.dirty.with_errors(|errors| errors.syncs.report(before))?;
-                self.log.syncs.note_whole_served(begun);
-                Ok(())
-            }
-        }
+    fn sync_one_and_report(&self, ino: u64) -> Result<()> {
+        self.write_access_time(ino)?;
+        let state = self.inodes.find(ino);
+        let before = state.as_ref().map(|state| state.data().errors.count());
+        self.sync_queued(Some(ino))?;
+        let state = state.or_else(|| self.inodes.find(ino));
+        let report =
+            |data: &mut crate::files::FileData| data.errors.report(before.unwrap_or(u64::MAX));
+        state.map_or(Ok(()), |state| report(&mut state.data()))
+    }
+
+    /// Syncs everything, and reports the losses after the first `losses`, and those after the beginning of the sync.
+    fn sync_all_and_report(&self, losses: u64) -> Result<()> {
+        let begun = self.log.syncs.begin_whole();
+        self.write_access_times()?;
+        let before = self.dirty.with_errors(|errors| errors.syncs.count()).min(losses);
+        self.sync_queued(None)?;
+        self.dirty.with_errors(|errors| errors.syncs.report(before))?;
+        self.log.syncs.note_whole_served(begun);
+        Ok(())
     }
 
     /// Makes `file`, or every change, durable, without reporting losses.
@@ -184,7 +186,8 @@ impl Volume {
         }
         let mut log = self.log.lock();
         self.health.check_running()?;
-        if self.log.syncs.is_served(ticket) {
+        // A freeze has made everything durable that was changed before it.
+        if self.log.syncs.is_served(ticket) || self.log.is_frozen() {
             return Ok(());
         }
         let (generation, target) = self.log.syncs.take();

@@ -6,6 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Read, Write};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zerocopy::IntoBytes;
 
 use crate::channels::fuse_syscalls;
@@ -91,6 +92,14 @@ impl FuseChannel {
                 },
             }
         }
+    }
+
+    /// Returns whether the filesystem was unmounted or the connection aborted. Does not wait.
+    pub(crate) fn has_ended(&self) -> bool {
+        let mut polled = [PollFd::new(&self.0, PollFlags::empty())];
+        let ended = PollFlags::ERR | PollFlags::HUP;
+        poll(&mut polled, Some(&Timespec::default())).is_ok()
+            && polled[0].revents().intersects(ended)
     }
 
     /// Sends a message. A request that was interrupted, or an unmount, is no error.

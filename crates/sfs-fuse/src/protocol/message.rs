@@ -39,6 +39,8 @@ impl<'a> Message<'a> {
         room: &'a [u8],
     ) -> Self {
         match outcome {
+            // The session parks the request instead.
+            Ok(Reply::Parked(_)) => Self::new(unique, -libc::EIO),
             Ok(answer) => Self::new(unique, 0).with(answer, room),
             Err(errno) => Self::new(unique, -errno.code()),
         }
@@ -67,7 +69,7 @@ impl<'a> Message<'a> {
 
     fn with<B: AsRef<[u8]>>(self, answer: &'a Reply<B>, room: &'a [u8]) -> Self {
         match answer {
-            Reply::Done => self,
+            Reply::Done | Reply::Parked(_) => self,
             Reply::Entry(entry) => self.with_fixed(&entry.to_wire()),
             Reply::Created(entry, opened) => {
                 self.with_fixed(&entry.to_wire()).with_fixed(&opened.to_wire())

@@ -9,6 +9,20 @@ use crate::protocol::directory_listing::DirectoryListing;
 use crate::protocol::node_reply::{NodeAttributes, NodeEntry, OpenReply, Statfs};
 use crate::protocol::timestamps::Time;
 
+/// Two numbers of the handler, for [`Handler::answer_parked`](crate::Handler::answer_parked).
+pub type Ticket = [u64; 2];
+
+/// Queue in which a request is parked. Each queue has a thread of its own, which answers its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// Changes that wait until [`Handler::may_go_on`](crate::Handler::may_go_on): in order for each inode, and in turn for different inodes.
+    Changes,
+    /// Syncs of files, in order. The thread of the queue may wait in [`Handler::answer_parked`](crate::Handler::answer_parked).
+    Syncs(Ticket),
+    /// Syncs of the filesystem, in order, likewise.
+    WholeSyncs(Ticket),
+}
+
 /// Reply of a handler. `B` is the memory that holds data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<B> {
@@ -57,4 +71,8 @@ pub enum Reply<B> {
     Ioctl(i32, B),
     /// Events that are ready: POLL.
     Events(u32),
+    /// No reply yet: the request waits in this queue, and [`Handler::answer_parked`] gives its reply.
+    ///
+    /// [`Handler::answer_parked`]: crate::Handler::answer_parked
+    Parked(Queue),
 }

@@ -24,6 +24,9 @@ const OTHER: u64 = 1 << 40;
 /// Inode whose writes always have room.
 const SMALL: u64 = 1000;
 
+/// Inode whose writes have room, and are synced before their reply.
+const SYNCED: u64 = 1001;
+
 /// Handler whose changes wait until it is open, and whose syncs wait in the answer.
 #[derive(Default)]
 struct Gate {
@@ -38,6 +41,8 @@ struct State {
     /// Numbers of the writes that were answered, by inode.
     answered: HashMap<u64, Vec<u64>>,
     syncs: usize,
+    /// `true` if every write is synced before its reply.
+    is_synced_late: bool,
     /// Number with which the present sync was parked.
     ticket: Option<u64>,
 }
@@ -51,7 +56,7 @@ impl Gate {
     }
 
     fn has_room(&self, node: u64) -> bool {
-        node == SMALL || self.state.lock().is_open
+        node == SMALL || node == SYNCED || self.state.lock().is_open
     }
 }
 
@@ -70,6 +75,9 @@ impl Handler for Gate {
                 // As a full volume does now and then.
                 if request.unique.is_multiple_of(7) {
                     return Err(Errno::new(libc::ENOSPC));
+                }
+                if request.node == SYNCED || state.is_synced_late {
+                    return Ok(Reply::Parked(Queue::Syncs([request.unique, 1])));
                 }
                 Ok(Reply::Written(write.data.len() as u32))
             }
@@ -92,7 +100,16 @@ impl Handler for Gate {
         queue: Queue,
         room: &mut [u8],
     ) -> Result<Reply<Vec<u8>>, Errno> {
-        if let Queue::Syncs(ticket) = queue {
+        if let (Queue::Syncs(ticket), FuseOperation::Write(write)) = (queue, &request.operation) {
+            assert_eq!(ticket, [request.unique, 1], "the numbers of the queue");
+            let mut state = self.state.lock();
+            while !state.is_open {
+                self.moved.wait(&mut state);
+            }
+            state.syncs += 1;
+            return Ok(Reply::Written(write.data.len() as u32));
+        }
+        if let Queue::Syncs([ticket, _]) = queue {
             self.state.lock().ticket = Some(ticket);
         }
         self.answer(request, room)
@@ -101,7 +118,7 @@ impl Handler for Gate {
     fn queue_for(&self, request: &FuseRequest<'_>) -> Option<Queue> {
         match &request.operation {
             FuseOperation::Write(_) => (!self.has_room(request.node)).then_some(Queue::Changes),
-            FuseOperation::Fsync { .. } => Some(Queue::Syncs(request.unique)),
+            FuseOperation::Fsync { .. } => Some(Queue::Syncs([request.unique, 0])),
             _ => None,
         }
     }
@@ -251,6 +268,56 @@ fn syncs_wait_in_their_own_thread() {
     }
     drop(kernel);
     serving.join().expect("no panic").expect("it was unmounted");
+}
+
+/// A write that is synced before its reply is made at once, once, and waits for the sync without a thread; with or without
+/// memory for its message.
+#[test]
+fn a_write_that_is_synced_waits_in_the_queue_of_the_syncs() {
+    for memory in [64 << 20, 1] {
+        let (kernel, gate, serving) = session(memory);
+        for number in [1, 2] {
+            kernel.send_write(number, SYNCED, 30_000);
+        }
+        if memory > 1 {
+            kernel.expect_free_thread();
+            assert_eq!(gate.state.lock().syncs, 0);
+            gate.open();
+            assert_eq!([kernel.receive().0, kernel.receive().0], [1, 2]);
+        } else {
+            let read = abi::ReadIn { size: 100, ..abi::ReadIn::default() };
+            kernel.send(opcode::READ, (OTHER, 1), read.as_bytes());
+            std::thread::sleep(Duration::from_millis(30));
+            gate.open();
+            let numbers: Vec<u64> = (0..3).map(|_| kernel.receive().0).collect();
+            let place = |number| numbers.iter().position(|n| *n == number).expect("an answer");
+            assert!(place(OTHER) > place(2), "the thread waited with the second: {numbers:?}");
+        }
+        drop(kernel);
+        serving.join().expect("no panic").expect("it was unmounted");
+        let state = gate.state.lock();
+        assert_eq!((state.answered[&SYNCED].as_slice(), state.syncs), ([1, 2].as_slice(), 2));
+    }
+}
+
+/// A write that waited for room, and is synced before its reply, waits once more; at the end of the session as well.
+#[test]
+fn a_write_waits_for_room_and_then_for_its_sync() {
+    let (kernel, gate, serving) = session(64 << 20);
+    kernel.send_write(1, 5, 3);
+    // Behind a write of its own inode that has no room.
+    gate.state.lock().is_synced_late = true;
+    kernel.send_write(2, 5, 3);
+    kernel.expect_free_thread();
+    gate.open();
+    let mut numbers = [kernel.receive().0, kernel.receive().0];
+    numbers.sort_unstable();
+    assert_eq!(numbers, [1, 2]);
+    kernel.send_write(3, 5, 3);
+    assert_eq!(kernel.receive().0, 3);
+    drop(kernel);
+    serving.join().expect("no panic").expect("it was unmounted");
+    assert_eq!(gate.state.lock().syncs, 3);
 }
 
 /// Where parked requests have used their memory the serving thread waits, and nothing is lost.

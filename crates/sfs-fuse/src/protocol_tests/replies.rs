@@ -102,6 +102,7 @@ fn take(like: &Reply<Vec<u8>>, from: &mut ArgumentReader<'_>) -> Reply<Vec<u8>> 
             Reply::Ioctl(result, from.rest().to_vec())
         }
         Reply::Directory(_) => unreachable!("directories have a test of their own"),
+        Reply::Parked(_) => unreachable!("the kernel gets no such reply"),
     }
 }
 
