@@ -114,7 +114,7 @@ impl Monitor {
     /// looked at.
     pub(crate) fn capabilities(&self, pid: u32) -> Option<u64> {
         match self {
-            Self::InProcess(_) => acts::capabilities(pid),
+            Self::InProcess(acts) => acts.capabilities(pid),
             Self::Process { questions, .. } => {
                 match ask(&questions.lock(), &MonitorRequest::Capabilities { pid }) {
                     Ok(MonitorReply::Capabilities(capabilities)) => capabilities,

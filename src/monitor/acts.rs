@@ -1,13 +1,14 @@
 //! The acts that need privileges: unmounting the mount of this daemon, and two questions about the process that sent a request.
 
-use std::fs;
-use std::io::IoSliceMut;
+use std::fs::File;
+use std::io::{IoSliceMut, Read as _};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use nix::mount::MntFlags;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
+use rustix::fs::{Mode, OFlags, openat, readlinkat};
 use sfs_system::mountinfo::{DeviceNumber, MountTable};
 use zerocopy::IntoBytes;
 
@@ -20,9 +21,20 @@ pub(crate) const SHUTDOWN_FLAG_MAX: u32 = 2;
 /// Lowest address at which a process may have memory (`vm.mmap_min_addr` is a page at least).
 const LOWEST_ADDRESS: u64 = 4096;
 
-/// Acts on the mount.
-#[derive(Debug, Default)]
-pub(crate) struct PrivilegedActs(OnceLock<NotedMount>);
+/// The acts on the mount and on other processes.
+#[derive(Debug)]
+pub(crate) struct PrivilegedActs {
+    mount: OnceLock<NotedMount>,
+    /// `/proc`, unless it cannot be opened. A daemon that was started in the initramfs does not find the path any more once the system
+    /// has its root filesystem.
+    processes: Option<File>,
+}
+
+impl Default for PrivilegedActs {
+    fn default() -> Self {
+        Self { mount: OnceLock::new(), processes: File::open("/proc").ok() }
+    }
+}
 
 /// The mount that may be unmounted.
 #[derive(Debug)]
@@ -35,14 +47,36 @@ struct NotedMount {
 impl PrivilegedActs {
     /// Names the mount; a second call has no effect.
     pub(super) fn note_mount(&self, dir: PathBuf, number: DeviceNumber, table: Arc<MountTable>) {
-        let _ = self.0.set(NotedMount { dir, number, table });
+        let _ = self.mount.set(NotedMount { dir, number, table });
     }
 
     /// Unmounts, unless the mount is gone or another filesystem is mounted on top of it.
     pub(super) fn detach(&self, flags: MntFlags) -> Result<(), ExitError> {
-        match self.0.get() {
+        match self.mount.get() {
             Some(noted) if noted.is_on_top() => mount::detach(&noted.dir, flags),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns the effective capabilities of the process, or thread, `pid`, if it is in the user namespace of this process:
+    /// capabilities in another namespace do not count for this filesystem.
+    pub(super) fn capabilities(&self, pid: u32) -> Option<u64> {
+        let path = format!("{pid}/status");
+        let status = openat(self.processes.as_ref()?, path, OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let mut text = String::new();
+        File::from(status).read_to_string(&mut text).ok()?;
+        effective_capabilities(&text).filter(|_| self.is_in_own_namespace(pid))
+    }
+
+    /// Returns whether process `pid` is in the user namespace of this process.
+    fn is_in_own_namespace(&self, pid: u32) -> bool {
+        let namespace = |pid: &str| {
+            let path = format!("{pid}/ns/user");
+            readlinkat(self.processes.as_ref()?, path, Vec::new()).ok()
+        };
+        match (namespace(&pid.to_string()), namespace("self")) {
+            (Some(theirs), Some(own)) => theirs == own,
+            _ => false,
         }
     }
 }
@@ -55,26 +89,10 @@ impl NotedMount {
     }
 }
 
-/// Returns the effective capabilities of the process, or thread, `pid`, if it is in the user namespace of this process: capabilities
-/// in another namespace do not count for this filesystem.
-pub(super) fn capabilities(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    effective_capabilities(&status).filter(|_| is_in_own_namespace(pid))
-}
-
 /// Returns the effective capabilities in the content of `/proc/PID/status`.
 fn effective_capabilities(status: &str) -> Option<u64> {
     let value = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(value.trim(), 16).ok()
-}
-
-/// Returns whether process `pid` is in the user namespace of this process.
-fn is_in_own_namespace(pid: u32) -> bool {
-    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/user")).ok();
-    match (namespace(&pid.to_string()), namespace("self")) {
-        (Some(theirs), Some(own)) => theirs == own,
-        _ => false,
-    }
 }
 
 /// Reads the flag of a shutdown at `address` of process `pid`, which waits for a reply. `EINVAL` for a larger number, and for an
@@ -106,7 +124,9 @@ mod tests {
         let without = "CapPrm:\tffffffffffffffff\nCapEff:\t000001ffffdfffff\n";
         assert_eq!(effective_capabilities(without), Some(0x1ff_ffdf_ffff));
         assert_eq!(effective_capabilities("Name:\tcat\n"), None);
-        assert!(capabilities(std::process::id()).is_some() && capabilities(u32::MAX).is_none());
+        let acts = PrivilegedActs::default();
+        assert!(acts.capabilities(std::process::id()).is_some());
+        assert!(acts.capabilities(u32::MAX).is_none());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use nix::sys::signal::{SigSet, Signal};
 use rustix::thread::{CapabilitySet, set_name};
 use sfs_system::mountinfo::{DeviceNumber, MountTable};
 
-use super::acts::{self, PrivilegedActs};
+use super::acts::{PrivilegedActs, shutdown_flag};
 use super::messages::{self, MonitorReply, MonitorRequest};
 use crate::exit_error::ExitError;
 use crate::ready_pipe;
@@ -29,9 +29,11 @@ pub(super) fn run(mount: OwnedFd, questions: OwnedFd) -> ! {
     let needed =
         CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SYS_PTRACE;
     let _ = capabilities::keep_only(needed);
-    let answering = thread::Builder::new().spawn(move || answer(&questions));
+    let acts = Arc::new(PrivilegedActs::default());
+    let of_answers = acts.clone();
+    let answering = thread::Builder::new().spawn(move || answer(&questions, &of_answers));
     if answering.is_ok() {
-        unmount(&mount);
+        unmount(&mount, &acts);
     }
     process::exit(0);
 }
@@ -49,12 +51,11 @@ fn note_mount(acts: &PrivilegedActs, dir: PathBuf, number: DeviceNumber) -> Resu
 }
 
 /// Serves requests about the mount.
-fn unmount(socket: &OwnedFd) {
-    let acts = PrivilegedActs::default();
+fn unmount(socket: &OwnedFd, acts: &PrivilegedActs) {
     while let Ok(Some(request)) = messages::receive(socket) {
         let done = match request {
             MonitorRequest::Mounted { dir, major, minor } => {
-                note_mount(&acts, messages::path(dir), DeviceNumber { major, minor })
+                note_mount(acts, messages::path(dir), DeviceNumber { major, minor })
             }
             MonitorRequest::Detach { lazy, force } => acts.detach(flags(lazy, force)),
             MonitorRequest::Capabilities { .. } | MonitorRequest::ShutdownFlag { .. } => return,
@@ -79,14 +80,14 @@ fn flags(lazy: bool, force: bool) -> MntFlags {
 }
 
 /// Answers questions about processes.
-fn answer(socket: &OwnedFd) {
+fn answer(socket: &OwnedFd, acts: &PrivilegedActs) {
     while let Ok(Some(request)) = messages::receive(socket) {
         let reply = match request {
             MonitorRequest::Capabilities { pid } => {
-                MonitorReply::Capabilities(acts::capabilities(pid))
+                MonitorReply::Capabilities(acts.capabilities(pid))
             }
             MonitorRequest::ShutdownFlag { pid, address } => {
-                MonitorReply::ShutdownFlag(acts::shutdown_flag(pid, address))
+                MonitorReply::ShutdownFlag(shutdown_flag(pid, address))
             }
             MonitorRequest::Mounted { .. } | MonitorRequest::Detach { .. } => return,
         };

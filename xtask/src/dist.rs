@@ -22,7 +22,7 @@ use crate::{
     machine,
     report::{StepOutcome, Tally},
     run::Cmd,
-    workspace::{Profile, Workspace},
+    workspace::{Profile, Programs, Workspace},
 };
 
 use environment::BuildEnvironment;
@@ -109,11 +109,16 @@ fn lintian(package: &Path) -> Result<StepOutcome> {
     }
 }
 
+/// Builds the programs of the package as a debug build, for tests.
+pub(crate) fn quick_programs(workspace: &Workspace) -> Result<Programs> {
+    let packages = sbom::PACKAGES.into_iter().chain([MANUALS]).collect::<Vec<_>>();
+    workspace.build(Profile::Dev, &packages)
+}
+
 /// Builds the package from the programs of a debug build, for tests: the same files, and programs that cost no build of their
 /// own.
 pub(crate) fn quick_package(workspace: &Workspace) -> Result<PathBuf> {
-    let packages = sbom::PACKAGES.into_iter().chain([MANUALS]).collect::<Vec<_>>();
-    let programs = workspace.build(Profile::Dev, &packages)?;
+    let programs = quick_programs(workspace)?;
     let out = workspace.target.join("dist-quick");
     fs::create_dir_all(&out)?;
     deb::build(workspace, &programs.path(""), &out, 0)

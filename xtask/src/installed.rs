@@ -21,8 +21,8 @@ use crate::{
 };
 
 /// Packages of the guest besides those of every guest, as apt has no network there: fuse3 is recommended by the package, and
-/// libpam-systemd gives a user a systemd of its own.
-const PACKAGES: [&str; 3] = ["fuse3", "attr", "libpam-systemd"];
+/// libpam-systemd gives a user a systemd of its own, and needs dbus in a way that debootstrap does not follow.
+const PACKAGES: [&str; 4] = ["fuse3", "attr", "dbus", "libpam-systemd"];
 
 const ROOT_LEN: u64 = 2 << 30;
 const VOLUME_LEN: u64 = 256 << 20;
@@ -42,9 +42,14 @@ pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
     }
 }
 
+/// Returns the Debian system of the guest.
+pub(crate) fn tree(workspace: &Workspace) -> Result<DebianTree> {
+    DebianTree::get(workspace, "installed", &PACKAGES)
+}
+
 fn check(workspace: &Workspace) -> Result<StepOutcome> {
     let package = dist::quick_package(workspace)?;
-    let tree = DebianTree::get(workspace, "installed", &PACKAGES)?;
+    let tree = tree(workspace)?;
     let (kernel, initrd) = tree.kernel()?;
     let scratch = Scratch::new()?;
     let disk = |name: &'static str| Disk { name, image: scratch.dir.join(format!("{name}.img")) };
@@ -83,22 +88,17 @@ fn watch(guest: &Guest) -> Result<StepOutcome> {
     let mut running = guest.start()?;
     let mut restarts = 0;
     loop {
-        let line = running.wait_for(TIMEOUT, |line| {
-            let (_, said) = line.split_once("guest: ")?;
-            Some(said.to_owned())
-        })?;
+        let line = running.wait_for(TIMEOUT, said)?;
         let Some(line) = line else {
             restarts += 1;
             ensure!(restarts <= RESTARTS_MAX, "the guest restarts again and again");
             running = guest.start()?;
             continue;
         };
+        if count(&line, &mut outcome) {
+            continue;
+        }
         match line.split_once(' ').unwrap_or((&line, "")) {
-            ("ok", _) => outcome.passed += 1,
-            ("failed", name) => {
-                outcome.failed += 1;
-                outcome.notes.push(format!("failed: {name}"));
-            }
             ("cut", _) => {
                 running.cut()?;
                 running = guest.start()?;
@@ -112,4 +112,22 @@ fn watch(guest: &Guest) -> Result<StepOutcome> {
         bail!("the guest checked nothing");
     }
     Ok(outcome)
+}
+
+/// Returns what a line of the guest says to the host.
+pub(crate) fn said(line: &str) -> Option<String> {
+    line.split_once("guest: ").map(|(_, said)| said.to_owned())
+}
+
+/// Counts the result of a check, and returns whether the guest said one.
+pub(crate) fn count(said: &str, outcome: &mut StepOutcome) -> bool {
+    match said.split_once(' ') {
+        Some(("ok", _)) => outcome.passed += 1,
+        Some(("failed", name)) => {
+            outcome.failed += 1;
+            outcome.notes.push(format!("failed: {name}"));
+        }
+        _ => return false,
+    }
+    true
 }

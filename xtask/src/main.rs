@@ -24,6 +24,7 @@ mod model;
 mod mount;
 mod pjdfstest;
 mod report;
+mod rooted;
 mod run;
 mod scratch;
 #[cfg(test)]
@@ -68,6 +69,8 @@ enum Command {
     Dist(dist::DistOptions),
     /// Install the Debian package in a fresh Debian system in QEMU: fstab, boot, fsck, a power cut, removal.
     TestInstalled,
+    /// Boot a Debian system in QEMU whose root filesystem and /home are SFS: restart, power cut and end while it writes.
+    TestRoot,
     /// Make a volume, copy a source tree onto it, compare and check it.
     Demo,
     /// Copy a source tree and run git and cargo on a volume; compare again after an unmount.
@@ -202,6 +205,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Where => tally.step("docs/WHERE.md", || where_page::run(&workspace)),
         Command::Dist(options) => dist::run(&workspace, &options, &mut tally),
         Command::TestInstalled => installed::run(&workspace, &mut tally),
+        Command::TestRoot => rooted::run(&workspace, &mut tally),
         Command::Demo => return demo::run(&workspace).map(|()| true),
         Command::Apps { long, on } => apps::run(&workspace, on.into(), long, &mut tally),
         Command::Pjdfstest { on, pattern } => {

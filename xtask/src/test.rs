@@ -10,6 +10,7 @@ use crate::{
     filesystem::{FilesystemKind, Subject},
     fsx, imports, installed, machine, pjdfstest,
     report::{StepOutcome, Tally},
+    rooted,
     run::Cmd,
     where_page, words,
     workspace::Workspace,
@@ -124,6 +125,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         prometheus(workspace, tally);
         busy_model(workspace, tally);
         installed::run(workspace, tally);
+        rooted::run(workspace, tally);
         tally.step("filling large volumes, bytes of a mixed load", || {
             let model = ["test", "--release", "-p", "sfs-core", "--test", "model"];
             let filters = ["--", "--ignored", "in_one_go", "a_mixed_load"];

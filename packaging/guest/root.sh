@@ -1,0 +1,117 @@
+#!/bin/sh
+# Runs at every boot in a guest whose root filesystem and /home are SFS; see xtask/src/rooted.rs. Each check prints "guest: ok NAME" or
+# "guest: failed NAME"; "guest: cut" asks for a power cut. The guest restarts once, and switches itself off at the end.
+
+check() {
+    name=$1
+    shift
+    if "$@" >/run/check.out 2>&1; then
+        echo "guest: ok $name"
+    else
+        echo "  status $? of: $*"
+        sed 's/^/  /' /run/check.out
+        echo "guest: failed $name"
+    fi
+}
+
+is() {
+    [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; return 1; }
+}
+
+# The daemon of the root filesystem and its monitor: argv[0] begins with '@', so systemd does not kill them.
+daemons() {
+    count=0
+    for file in /proc/[0-9]*/cmdline; do
+        case "$(tr '\0' ' ' <"$file" 2>/dev/null)" in
+        '@sfs-mount '*) count=$((count + 1)) ;;
+        esac
+    done
+    is "$count" 2
+}
+
+# What is true after every boot.
+common() {
+    echo "  boot $stage: $(systemctl is-system-running), $(systemctl --failed --no-legend | tr '\n' ';')"
+    sed 's/^/  fsck: /' /run/initramfs/fsck.log
+    check "$stage: the root filesystem is SFS" is "$(findmnt -n -o FSTYPE /)" fuseblk.sfs
+    check "$stage: /home is SFS" is "$(findmnt -n -o FSTYPE --mountpoint /home)" fuseblk.sfs
+    check "$stage: the root filesystem is writable" touch /written
+    check "$stage: fsck looked at the root filesystem" grep -q /dev/vda /run/initramfs/fsck.log
+    check "$stage: the daemons are spared at shutdown" daemons
+    check "$stage: the unmount is prepared" test -x /run/initramfs/shutdown
+    check "$stage: remounting at boot" is "$(systemctl show -p Result --value systemd-remount-fs.service)" success
+    check "$stage: no unit has failed" is "$(systemctl --failed --no-legend)" ""
+}
+
+# Writes on both volumes, and syncs, until the machine ends. Returns once a round is over on both.
+load() {
+    for dir in /srv /home; do
+        rm -f "$dir/round"
+        (
+            round=0
+            while :; do
+                round=$((round + 1))
+                cp -a /usr/share/common-licenses "$dir/busy" && sync -f "$dir/busy" && rm -rf "$dir/busy"
+                echo "$round" >"$dir/round.new" && sync "$dir/round.new" && mv "$dir/round.new" "$dir/round" && sync "$dir"
+            done
+        ) 2>/dev/null &
+    done
+    until [ -e /srv/round ] && [ -e /home/round ]; do
+        sleep 1
+    done
+}
+
+# Keeps files that a later boot has to find.
+keep() {
+    for dir in /srv /home; do
+        echo "$1" >"$dir/kept-$1" && sync "$dir/kept-$1" && sync "$dir"
+    done
+}
+
+kept() {
+    for dir in /srv /home; do
+        for what in "$@"; do
+            is "$(cat "$dir/kept-$what")" "$what" || return 1
+        done
+    done
+}
+
+next() {
+    echo "$1" >/guest/stage && sync /guest/stage
+}
+
+stage_1() {
+    common
+    check "sfs-ctl stat of the root" sfs-ctl stat /
+    check "chattr" sh -ec 'touch /srv/fixed; chattr +i /srv/fixed; ! rm -f /srv/fixed; chattr -i /srv/fixed; rm /srv/fixed'
+    check "suid stays for root" sh -ec 'cp /bin/true /srv/suid; chmod 4755 /srv/suid; echo >>/srv/suid; [ -u /srv/suid ]; rm /srv/suid'
+    check "fstrim" fstrim /
+    check "kept before a restart" keep restart
+    next 2
+    load
+    systemctl reboot
+}
+
+stage_2() {
+    common
+    check "kept over a restart" kept restart
+    check "kept before a power cut" keep cut
+    next 3
+    load
+    echo "guest: cut"
+    sleep 600
+}
+
+stage_3() {
+    common
+    check "kept over a power cut" kept restart cut
+    check "the load left a whole number" sh -ec 'for dir in /srv /home; do [ "$(cat $dir/round)" -gt 0 ]; done'
+    check "programs and settings read" sh -c 'find /usr/bin /usr/sbin /etc -xdev -type f -exec cat {} + >/dev/null'
+    load
+    systemctl poweroff
+}
+
+systemctl is-system-running --wait >/dev/null 2>&1
+stage=$(cat /guest/stage 2>/dev/null || echo 1)
+"stage_$stage"
+sleep 600
