@@ -19,7 +19,7 @@ use super::progress::{CleanProgress, GarbageBlocks};
 use super::watermarks::Urgency;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
-use crate::format::{NodeHeader, NodePointer, SummaryEntry};
+use crate::format::{Group, NodeHeader, NodePointer, SummaryEntry};
 use crate::health::{Health, OpenSuperblock};
 use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
@@ -95,6 +95,17 @@ impl CleaningRound {
     /// Returns the live blocks to commit.
     pub(crate) fn moves(&self) -> &[MovedBlock] {
         &self.moves[self.committed.0..]
+    }
+
+    /// Returns whether a commit has moved a part of the live blocks.
+    pub(crate) fn has_begun_committing(&self) -> bool {
+        self.committed.0 > 0
+    }
+
+    /// Puts the live blocks to commit in order by group, which `group_of` returns, and owner.
+    pub(crate) fn sort_moves(&mut self, group_of: impl Fn(&MovedBlock) -> Option<Group>) {
+        let key = |moved: &MovedBlock| (group_of(moved).map(Group::index), moved.named);
+        self.moves[self.committed.0..].sort_by_cached_key(key);
     }
 
     /// Notes that the first `count` of the live blocks to commit were committed, and that `bytes` were moved.

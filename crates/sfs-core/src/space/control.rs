@@ -388,14 +388,23 @@ impl SpaceControl {
 
     /// Commits the next part of a round, in a bounded batch, so that a sync waits for no more. Returns `None` while parts are
     /// left, and at the end whether another round is worthwhile. If the commit fails, the victims stay as they are.
-    pub(super) fn commit_part_of_round(
+    pub(crate) fn commit_part_of_round(
         &self,
         round: &mut CleaningRound,
     ) -> StepResult<Option<bool>> {
+        let part_blocks = self.batch_blocks();
+        if !round.has_begun_committing() && round.moves().len() > part_blocks {
+            // Each part would put only its own blocks in order.
+            let metadata = self.metadata.read();
+            round.sort_moves(|moved| {
+                let segment = metadata.usage.segment_of(moved.address)?;
+                metadata.usage.entry(segment).data_group()
+            });
+        }
         let moved_bytes = || self.counters.cleaning_bytes.load(Ordering::Relaxed);
         let mut log = self.log.lock();
         let before = moved_bytes();
-        let count = round.moves().len().min(self.batch_blocks());
+        let count = round.moves().len().min(part_blocks);
         if let Err(error) =
             self.commit_moves(&mut log, &round.moves()[..count], round.merges_groups)
         {

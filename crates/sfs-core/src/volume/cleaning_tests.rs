@@ -385,6 +385,36 @@ fn with_half_garbage(device: Arc<dyn Device>, on_error: ErrorReaction) -> (Volum
     (volume, kept, extents)
 }
 
+/// Regression: each part of a round put only its own blocks in order, so that neighbours stayed apart.
+#[test]
+fn a_round_that_is_committed_in_parts_joins_neighbours() {
+    let volume = new_with_large_segments(60, VolumeOptions::default());
+    let (kept, removed) = (create(&volume, "kept"), create(&volume, "removed"));
+    for no in 0..2000 {
+        // 100 even blocks, then the odd ones between them.
+        let block = no / 200 * 200 + no % 100 * 2 + no / 100 % 2;
+        put(&volume, kept, block, 1, 1).expect("there is room");
+        put(&volume, removed, block, 1, 2).expect("there is room");
+        if no % 50 == 49 {
+            volume.sync_all().expect("RAM");
+        }
+    }
+    volume.sync_all().expect("RAM");
+    volume.unlink(ROOT_INO, b"removed", &CALLER).expect("removed");
+    volume.forget(removed, 2);
+    while volume.space.delete_orphan_step().expect("RAM") {}
+    volume.sync_all().expect("RAM");
+    let runs = || volume.file_blocks(kept, 0, 0).expect("a file").runs.len();
+    let before = runs();
+    volume.space.bound_batches(64);
+    let cleaner = cleaner_of(&volume);
+    let mut round = CleaningRound::default();
+    while round.read_victims() < 8 && cleaner.read_step(&mut round) != ReadStep::RoundComplete {}
+    let moves = round.moves().len();
+    while volume.space.commit_part_of_round(&mut round).expect("there is room").is_none() {}
+    assert!(runs() + moves / 2 < before, "{moves} moves, {before} and {} runs", runs());
+}
+
 fn faulty_device() -> Arc<FaultyDevice<RamDevice>> {
     Arc::new(FaultyDevice::new(RamDevice::new(161 * LARGE_SEGMENT_BLOCKS)))
 }
