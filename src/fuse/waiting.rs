@@ -65,7 +65,9 @@ impl FuseShell {
             return None;
         }
         self.log_work.note_sync(&self.volume);
-        if !self.volume.is_log_busy() && !self.volume.is_sync_long(ino) {
+        // A sync serves all that were announced, however long they take.
+        let is_long = self.volume.is_sync_long(ino) || self.volume.is_sync_announced();
+        if !is_long && !self.volume.is_log_busy() {
             return None;
         }
         Some(Queue::Syncs([self.volume.announce_sync(ino), 0]))

@@ -105,6 +105,12 @@ impl SyncQueue {
         self.waiting.lock().files.contains(&file)
     }
 
+    /// Returns whether a sync waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        let queue = self.waiting.lock();
+        queue.all || !queue.files.is_empty()
+    }
+
     /// Takes every sync that waits; returns their generation and their common target.
     pub(crate) fn take(&self) -> (u64, SyncTarget) {
         let mut queue = self.waiting.lock();

@@ -11,6 +11,9 @@ use super::Volume;
 use crate::Result;
 use crate::log::WholeSyncTicket;
 
+/// Ticket of a sync that no sync by another thread serves.
+pub(super) const UNSERVED: u64 = u64::MAX;
+
 impl Volume {
     /// Returns whether [`Volume::log_step`] has work. That is so whenever a write has no room, and never once writing has stopped
     /// or while the volume is frozen.
@@ -62,7 +65,15 @@ impl Volume {
     /// Announces a sync of file `ino` that follows, so that the next sync by any thread includes the file. Returns the ticket
     /// for [`Volume::sync_announced_after`].
     pub fn announce_sync(&self, ino: u64) -> u64 {
-        self.log.syncs.join(Some(ino))
+        let has_time = self.metadata.access_times().get(ino).is_some();
+        let ticket = self.log.syncs.join(Some(ino));
+        // Another thread may put the time into the tree after the commit that serves the ticket.
+        if has_time { UNSERVED } else { ticket }
+    }
+
+    /// Returns whether a sync of a file has been announced, which the next sync serves, too.
+    pub fn is_sync_announced(&self) -> bool {
+        self.log.syncs.has_waiting()
     }
 
     /// Returns the ticket of a sync of everything that follows, for [`Volume::sync_all_announced`].

@@ -7,8 +7,8 @@ use sfs_device::RamDevice;
 
 use crate::Volume;
 use crate::fixture::{BLOCKS, NOW, create, new_volume, put};
-use crate::format::{Corruption, CorruptionKind, Structure};
-use crate::request::{Caller, VolumeOptions, Work, WriteMode};
+use crate::format::{Corruption, CorruptionKind, Structure, Timestamp};
+use crate::request::{AccessTimePolicy, Caller, VolumeOptions, Work, WriteMode};
 
 const BUFFER_BLOCKS: usize = 256;
 const MIB: usize = 1 << 20;
@@ -207,6 +207,30 @@ fn a_sync_that_waits_while_data_is_lost_is_told() {
     volume.sync_file(file).expect_err("the first sync after the loss");
     volume.sync_announced_after(file, (ticket, false), &mut losses).expect_err("it waited, too");
     volume.sync_announced_after(file, (ticket, false), &mut losses).expect("it was told");
+}
+
+/// Regression: an announced sync succeeded without the time of access, if another sync had served its ticket before the background put
+/// the time into the tree.
+#[test]
+fn an_announced_sync_has_the_time_of_access() {
+    let device = Arc::new(RamDevice::new(BLOCKS));
+    let volume = new_volume(device.clone());
+    volume.set_access_times(AccessTimePolicy::Strict);
+    let (file, other) = (create(&volume, "file"), create(&volume, "other"));
+    fill(&volume, file, 1);
+    fill(&volume, other, 1);
+    volume.sync_all().expect("RAM does not fail");
+    let read = Timestamp { secs: NOW.secs + 5, ..NOW };
+    assert!(volume.note_access(file, read).expect("a file"));
+    assert!(!volume.is_sync_announced());
+    let ticket = volume.announce_sync(file);
+    assert!(volume.is_sync_announced());
+    volume.sync_file(other).expect("RAM does not fail");
+    volume.write_access_times().expect("RAM does not fail");
+    volume.sync_announced_after(file, (ticket, false), &mut 0).expect("RAM does not fail");
+    let recovered = Volume::open(Arc::new(device.snapshot()), VolumeOptions::default(), NOW);
+    let inode = recovered.expect("the volume opens").attributes(file).expect("a file");
+    assert_eq!(inode.atime, read);
 }
 
 /// Regression: a copy took twice the write buffer before it waited for the log.

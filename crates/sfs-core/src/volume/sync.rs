@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use super::Volume;
+use super::log_step::UNSERVED;
 use crate::Result;
 use crate::log::WholeSyncTicket;
 use crate::mutant::{Mutant, mutated};
@@ -84,14 +85,18 @@ impl Volume {
     }
 
     fn sync_announced(&self, ino: u64, ticket: u64, data_only: bool) -> Result<()> {
-        let is_time_late = !data_only && self.metadata.access_times().get(ino).is_some();
-        if is_time_late {
+        let is_alone = ticket == UNSERVED;
+        if !data_only && (is_alone || self.metadata.access_times().get(ino).is_some()) {
             // The time of access is in no commit before it is in the tree.
             self.write_access_time(ino)?;
             return self.sync_queued(Some(ino));
         }
-        if data_only && !self.log.syncs.is_served(ticket) && self.is_data_durable(ino)? {
+        let is_served = !is_alone && self.log.syncs.is_served(ticket);
+        if data_only && !is_served && self.is_data_durable(ino)? {
             return Ok(());
+        }
+        if is_alone {
+            return self.sync_queued(Some(ino));
         }
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         self.serve_sync(ticket)
