@@ -123,7 +123,9 @@ impl FuseShell {
             self.bdi.adjust(self.volume.certain_space().available_bytes());
         }
         let written = Reply::Written(write.data.len() as u32);
-        if self.sync == SyncPolicy::Everything {
+        // No fsync of the kernel follows a write that bypasses its cache.
+        let is_synced = !write.from_cache && write.open_flags.cast_signed() & libc::O_DSYNC != 0;
+        if is_synced || self.sync == SyncPolicy::Everything {
             self.sync_written(ino, written)
         } else {
             Ok(written)

@@ -452,6 +452,37 @@ mod tests {
         assert_eq!(shell.write_refusal(file.ino, handle), Some(Errno::new(libc::EIO)));
     }
 
+    /// Regression: the kernel sends no fsync after a write with O_SYNC that bypasses its cache.
+    #[test]
+    fn a_synchronous_write_is_durable() {
+        let shell = shell(&MountOptions { writeback: false, ..MountOptions::default() });
+        let caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
+        let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
+        let syncs = || shell.volume.counters().syncs;
+        for (flags, count) in [(0, 0), (libc::O_DSYNC, 1), (libc::O_SYNC, 2)] {
+            let open_flags = (libc::O_WRONLY | flags).cast_unsigned();
+            let write = WriteArgs {
+                handle: 0,
+                offset: 0,
+                data: &[1; 8192],
+                open_flags,
+                from_cache: false,
+                kill_privileges: false,
+            };
+            let request = FuseRequest {
+                unique: 1,
+                node: file.ino,
+                uid: 0,
+                gid: 0,
+                pid: 0,
+                extensions: RequestExtensions::default(),
+                operation: FuseOperation::Write(write),
+            };
+            shell.reply_to(&request, &mut []).expect("there is room");
+            assert_eq!(syncs(), count, "flags {flags:o}");
+        }
+    }
+
     /// Regression: a freeze that came between the look at the gate and the change kept the serving thread until the thaw.
     #[test]
     fn a_change_that_need_not_wait_is_not_kept_by_a_freeze_that_follows() {
