@@ -131,6 +131,10 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
             let filters = ["--", "--ignored", "in_one_go", "a_mixed_load"];
             cargo::test(cargo(workspace).args(model).args(filters))
         });
+        tally.step("waits for cleaning on a full card", || {
+            let waits = ["test", "--release", "-p", "sfs-core", "--test", "waits"];
+            cargo::test(cargo(workspace).args(waits).args(["--", "--ignored"]))
+        });
     }
     let best = Subject::from(FilesystemKind::Sfs);
     let fuser = Subject::over("fuser");

@@ -266,12 +266,6 @@ fn burst(machine: &mut Machine) {
     machine.volume.sync_file(machine.database).expect("a sync");
 }
 
-/// A burst of a package manager: 4 MiB of files, and a sync of everything.
-fn unpack(machine: &mut Machine) {
-    (0..12).for_each(|_| machine.replace_file());
-    machine.volume.sync_all().expect("a sync");
-}
-
 /// Runs a load, and returns its waits and the number of blocks that cleaning moved for each 1,000 of users.
 fn measure(
     machine: &mut Machine,

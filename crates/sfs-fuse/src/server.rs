@@ -27,7 +27,7 @@ type HandlerResult<B> = Result<Reply<B>, Errno>;
 /// Queue in which a request has to wait, its inode, and the length of its data.
 type Waits = (Queue, u64, usize);
 
-/// What a handler has made of a message.
+/// Outcome of a message.
 enum Handled<B> {
     /// Number of the request, and its reply.
     Reply(u64, HandlerResult<B>),
