@@ -149,20 +149,37 @@ pub(super) fn open(
     if is_block_device && access == Access::ReadWrite && sys::block_device_is_read_only(&file)? {
         return Err(OpenErrorKind::WriteProtected);
     }
-    let geometry = match is_block_device {
-        true => Geometry::from_sysfs(
-            Path::new("/sys"),
-            BlockDeviceNumber {
-                major: libc::major(metadata.st_rdev()),
-                minor: libc::minor(metadata.st_rdev()),
-            },
-            sys::block_device_length(&file)?,
-        ),
-        false => Geometry::of_image(metadata.len()),
-    };
+    let geometry = geometry_of(&file, &metadata, is_block_device)?;
     let direct_io = accepts_direct_io && probe_direct_io(&file, &geometry)?;
     let claim = claim.map(|(file, _)| file);
     Ok(OpenedFile { file, claim, geometry, is_block_device, direct_io })
+}
+
+/// Returns what there is to know of a device that another program has opened exclusively, and how it was opened.
+pub(super) fn adopt(file: File) -> Result<(OpenedFile, Access), OpenErrorKind> {
+    let metadata = file.metadata()?;
+    let is_block_device = storage_kind(metadata.file_type())?;
+    let geometry = geometry_of(&file, &metadata, is_block_device)?;
+    let flags = sys::open_flags(&file)?;
+    let is_writable = flags & libc::O_ACCMODE == libc::O_RDWR;
+    let access = if is_writable { Access::ReadWrite } else { Access::ReadOnly };
+    let direct_io = flags & libc::O_DIRECT != 0;
+    Ok((OpenedFile { file, claim: None, geometry, is_block_device, direct_io }, access))
+}
+
+fn geometry_of(
+    file: &File,
+    metadata: &fs::Metadata,
+    is_block_device: bool,
+) -> io::Result<Geometry> {
+    if !is_block_device {
+        return Ok(Geometry::of_image(metadata.len()));
+    }
+    let number = BlockDeviceNumber {
+        major: libc::major(metadata.st_rdev()),
+        minor: libc::minor(metadata.st_rdev()),
+    };
+    Ok(Geometry::from_sysfs(Path::new("/sys"), number, sys::block_device_length(file)?))
 }
 
 /// Opens the file at `path`, which `reader` has open for reading, for writing as well, and makes the lock of `reader`
