@@ -3,13 +3,15 @@
 //! Landlock forbids the daemon to unmount and to look at other processes, and no limit of a process can be undone. So the daemon forks
 //! before it reads the volume, and [`Monitor`] asks the other process for the few acts that are left ([`acts`]). The monitor reads
 //! nothing from the volume, has neither the device nor `/dev/fuse` open, and trusts no request: it unmounts only the mount that it was
-//! told of before the daemon limited itself, and tells no more of other processes than the acts state. It ends with the daemon.
+//! told of before the daemon limited itself, starts only the program of the mount ([`program`]), and tells no more of other processes
+//! than the acts state. It ends with the daemon.
 //!
 //! An unmount may take long, so the two kinds of requests have a socket and a thread each. Without a sandbox the daemon does the acts
 //! itself.
 
 mod acts;
 mod messages;
+mod program;
 mod server;
 
 use std::io;
@@ -28,6 +30,8 @@ use crate::unsafe_calls::{ForkSide, split};
 use acts::PrivilegedActs;
 pub(crate) use acts::SHUTDOWN_FLAG_MAX;
 use messages::{MonitorReply, MonitorRequest};
+pub use program::TakeOver;
+pub(crate) use program::{StartSpec, Successor};
 
 /// Place of the acts that need privileges.
 #[derive(Debug)]
@@ -51,9 +55,14 @@ impl Default for Monitor {
 }
 
 impl Monitor {
+    /// Returns a monitor in this process, that starts a program by `spec`.
+    pub(crate) fn in_process(spec: StartSpec) -> Self {
+        Self::InProcess(PrivilegedActs::starting(spec))
+    }
+
     /// Forks the process of the monitor, in which the call does not return. That process is no writer of `pipe`, whose reader waits
     /// for the last one.
-    pub(crate) fn start(pipe: &mut ReadyPipe) -> io::Result<Self> {
+    pub(crate) fn start(pipe: &mut ReadyPipe, spec: StartSpec) -> io::Result<Self> {
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let sockets = || socketpair(kind.0, kind.1, kind.2, None);
         let (mount, questions) = (sockets()?, sockets()?);
@@ -64,7 +73,7 @@ impl Monitor {
             ForkSide::Child => {
                 drop((mount.0, questions.0));
                 pipe.abandon();
-                server::run(mount.1, questions.1)
+                server::run(mount.1, questions.1, spec)
             }
         }
     }
@@ -110,6 +119,41 @@ impl Monitor {
         }
     }
 
+    /// Starts a program that takes the mount over. Returns the socket to it. A program that was started before is ended.
+    pub(crate) fn start_program(&self, which: Successor) -> io::Result<OwnedFd> {
+        match self {
+            Self::InProcess(acts) => acts.start_program(which),
+            Self::Process { mount, .. } => {
+                let socket = mount.lock();
+                let own = which == Successor::Own;
+                messages::send(&socket, &MonitorRequest::StartProgram { own }, None)?;
+                match messages::receive(&socket)? {
+                    Some((MonitorReply::Done, Some(link))) => Ok(link),
+                    Some((MonitorReply::Failed { line, .. }, _)) => Err(io::Error::other(line)),
+                    _ => Err(io::ErrorKind::UnexpectedEof.into()),
+                }
+            }
+        }
+    }
+
+    /// Ends the program of [`Monitor::start_program`], and waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// It is not known whether the program has ended.
+    pub(crate) fn stop_program(&self) -> io::Result<()> {
+        match self {
+            Self::InProcess(acts) => acts.stop_program(),
+            Self::Process { mount, .. } => {
+                match ask(&mount.lock(), &MonitorRequest::StopProgram)? {
+                    MonitorReply::Done => {}
+                    _ => return Err(io::ErrorKind::InvalidData.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the effective capabilities of the process, or thread, `pid`; `None` if it is in another user namespace, or cannot be
     /// looked at.
     pub(crate) fn capabilities(&self, pid: u32) -> Option<u64> {
@@ -148,6 +192,7 @@ fn gone(error: &io::Error) -> ExitError {
 
 /// Sends a request to the monitor, and waits for the reply.
 fn ask(socket: &OwnedFd, request: &MonitorRequest) -> io::Result<MonitorReply> {
-    messages::send(socket, request)?;
-    messages::receive(socket)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    messages::send(socket, request, None)?;
+    let reply = messages::receive(socket)?.map(|(reply, _)| reply);
+    reply.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }

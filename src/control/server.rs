@@ -5,6 +5,7 @@
 //! the socket.
 
 use std::io::{self, ErrorKind, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use super::messages::{ControlReply, ControlRequest};
 use super::socket_path::{self, BoundSocket};
 use crate::exit_error::ExitError;
 use crate::fuse::LossReport;
+use crate::handover::state::{DescriptorUse, HandedDescriptors};
 
 /// Maximum length of a request, in bytes; a request with every option is much shorter.
 const REQUEST_LEN_MAX: usize = 16 << 10;
@@ -41,11 +43,21 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Handler of requests. No call but [`HandleRequest::trace`] waits for a client.
 pub(crate) trait HandleRequest: Send + Sync + 'static {
-    /// Answers every request but [`ControlRequest::Watch`] and [`ControlRequest::Trace`].
+    /// Answers every request but [`ControlRequest::Watch`], [`ControlRequest::Trace`] and [`ControlRequest::Upgrade`].
     fn handle(&self, request: &ControlRequest) -> ControlReply;
 
     /// Answers [`ControlRequest::Trace`]; ends when `client` closes the connection, or does not read for some time.
     fn trace(&self, client: &UnixStream, names: bool) -> io::Result<()>;
+
+    /// Answers [`ControlRequest::Upgrade`]. `sockets` are those of the server, for another program.
+    fn upgrade(&self, sockets: HandedDescriptors, pause_max: Duration) -> Upgrade;
+}
+
+/// Answer to [`ControlRequest::Upgrade`].
+pub(crate) struct Upgrade {
+    pub(crate) reply: ControlReply,
+    /// `true` if this process must end once the reply is sent, and do nothing more.
+    pub(crate) must_end: bool,
 }
 
 /// Control socket of a mount.
@@ -57,6 +69,7 @@ pub(crate) struct ControlServer {
 struct ServerState {
     handler: Arc<dyn HandleRequest>,
     clients: AtomicUsize,
+    listener: UnixListener,
     /// Clients that watch for the end; `None` once the end was reported.
     watchers: Mutex<Option<Vec<UnixStream>>>,
 }
@@ -65,6 +78,8 @@ struct ServerState {
 pub(crate) struct ControlSocket {
     listener: UnixListener,
     socket: BoundSocket,
+    /// Clients that watch for the end of the mount, from another program.
+    watchers: Vec<UnixStream>,
 }
 
 impl ControlSocket {
@@ -74,7 +89,14 @@ impl ControlSocket {
             &socket_path::directories(geteuid().as_raw()),
             &socket_path::name(number),
         )?;
-        Ok(Self { listener, socket })
+        Ok(Self { listener, socket, watchers: Vec::new() })
+    }
+
+    /// Goes on with the socket of another program.
+    pub(crate) fn adopt(listener: OwnedFd, watchers: Vec<OwnedFd>) -> io::Result<Self> {
+        let (listener, socket) = socket_path::adopt(listener)?;
+        let watchers = watchers.into_iter().map(UnixStream::from).collect();
+        Ok(Self { listener, socket, watchers })
     }
 
     /// Returns the directory of the socket's file.
@@ -84,11 +106,12 @@ impl ControlSocket {
 
     /// Starts the thread that serves clients.
     pub(crate) fn serve(self, handler: Arc<impl HandleRequest>) -> io::Result<ControlServer> {
-        let Self { listener, socket } = self;
+        let Self { listener, socket, watchers } = self;
         let shared = Arc::new(ServerState {
             handler,
             clients: AtomicUsize::new(0),
-            watchers: Mutex::new(Some(Vec::new())),
+            listener: listener.try_clone()?,
+            watchers: Mutex::new(Some(watchers)),
         });
         let accepting = shared.clone();
         thread::Builder::new()
@@ -151,6 +174,9 @@ fn serve(client: UnixStream, shared: &ServerState) -> io::Result<()> {
     let reply = match &request {
         Ok(ControlRequest::Watch) => return watch(client, shared),
         Ok(ControlRequest::Trace { names }) => return shared.handler.trace(&client, *names),
+        Ok(ControlRequest::Upgrade { pause_max_secs }) => {
+            return upgrade(&client, shared, Duration::from_secs(*pause_max_secs));
+        }
         Ok(request) => shared.handler.handle(request),
         Err(error) if error.kind() == ErrorKind::InvalidData => {
             ExitError::usage("the request is unknown to this version of sfs").into()
@@ -158,6 +184,25 @@ fn serve(client: UnixStream, shared: &ServerState) -> io::Result<()> {
         Err(_) => return request.map(drop),
     };
     json_line::send(&client, &reply, Instant::now() + CLIENT_WAIT_MAX)
+}
+
+/// Hands the mount over. On success this process ends, and those that watch for the end are clients of the other program; one that
+/// begins to watch meanwhile waits, and then has to ask again.
+fn upgrade(client: &UnixStream, shared: &ServerState, pause_max: Duration) -> io::Result<()> {
+    let watchers = shared.watchers.lock();
+    let mut sockets = HandedDescriptors::default();
+    sockets.add(DescriptorUse::Control, shared.listener.try_clone()?);
+    for watcher in watchers.iter().flatten() {
+        sockets.add(DescriptorUse::Watcher, watcher.try_clone()?);
+    }
+    let Upgrade { reply, must_end } = shared.handler.upgrade(sockets, pause_max);
+    let sent = json_line::send(client, &reply, Instant::now() + CLIENT_WAIT_MAX);
+    if must_end {
+        // Nothing is closed or removed: the other program uses it.
+        std::process::exit(0);
+    }
+    drop(watchers);
+    sent
 }
 
 fn watch(client: UnixStream, shared: &ServerState) -> io::Result<()> {

@@ -8,6 +8,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -78,6 +79,11 @@ pub(crate) fn listen_for_metrics(number: DeviceNumber) -> io::Result<(UnixListen
     listen(&directories(geteuid().as_raw()), &metrics_name(number))
 }
 
+/// Goes on with the socket for metrics of another program.
+pub(crate) fn adopt_for_metrics(listener: OwnedFd) -> io::Result<(UnixListener, BoundSocket)> {
+    adopt(listener)
+}
+
 /// Listens at `name` in the first of `directories` that exists and is safe.
 pub(super) fn listen(
     directories: &[PathBuf],
@@ -128,9 +134,22 @@ fn bind(path: PathBuf) -> io::Result<(UnixListener, BoundSocket)> {
     }
     let listener = UnixListener::bind(&path)?;
     fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-    let without_opening = libc::O_PATH | libc::O_NOFOLLOW;
-    let file = OpenOptions::new().read(true).custom_flags(without_opening).open(&path)?;
+    let file = open(&path)?;
     Ok((listener, BoundSocket { path, file }))
+}
+
+/// Returns what [`listen`] has returned in another program.
+pub(super) fn adopt(listener: OwnedFd) -> io::Result<(UnixListener, BoundSocket)> {
+    let listener = UnixListener::from(listener);
+    let address = listener.local_addr()?;
+    let path = address.as_pathname().ok_or(ErrorKind::InvalidInput)?.to_owned();
+    let file = open(&path)?;
+    Ok((listener, BoundSocket { path, file }))
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let without_opening = libc::O_PATH | libc::O_NOFOLLOW;
+    OpenOptions::new().read(true).custom_flags(without_opening).open(path)
 }
 
 impl Drop for BoundSocket {

@@ -1,7 +1,8 @@
 //! The acts that need privileges: unmounting the mount of this daemon, and two questions about the process that sent a request.
 
 use std::fs;
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -11,6 +12,7 @@ use nix::unistd::Pid;
 use sfs_system::mountinfo::{DeviceNumber, MountTable};
 use zerocopy::IntoBytes;
 
+use super::program::{StartSpec, Starter, Successor};
 use crate::exit_error::ExitError;
 use crate::mount;
 
@@ -22,7 +24,10 @@ const LOWEST_ADDRESS: u64 = 4096;
 
 /// Acts on the mount.
 #[derive(Debug, Default)]
-pub(crate) struct PrivilegedActs(OnceLock<NotedMount>);
+pub(crate) struct PrivilegedActs {
+    noted: OnceLock<NotedMount>,
+    starter: Starter,
+}
 
 /// The mount that may be unmounted.
 #[derive(Debug)]
@@ -33,14 +38,30 @@ struct NotedMount {
 }
 
 impl PrivilegedActs {
+    /// Returns acts that start a program by `spec`.
+    pub(super) fn starting(spec: StartSpec) -> Self {
+        Self { noted: OnceLock::new(), starter: Starter::new(spec) }
+    }
+
+    /// Starts a program that takes the mount over. Returns the socket to it.
+    pub(super) fn start_program(&self, which: Successor) -> io::Result<OwnedFd> {
+        let noted = self.noted.get().ok_or(io::ErrorKind::NotFound)?;
+        self.starter.start(which, noted.number)
+    }
+
+    /// Ends that program, and waits for its end.
+    pub(super) fn stop_program(&self) {
+        self.starter.stop();
+    }
+
     /// Names the mount; a second call has no effect.
     pub(super) fn note_mount(&self, dir: PathBuf, number: DeviceNumber, table: Arc<MountTable>) {
-        let _ = self.0.set(NotedMount { dir, number, table });
+        let _ = self.noted.set(NotedMount { dir, number, table });
     }
 
     /// Unmounts, unless the mount is gone or another filesystem is mounted on top of it.
     pub(super) fn detach(&self, flags: MntFlags) -> Result<(), ExitError> {
-        match self.0.get() {
+        match self.noted.get() {
             Some(noted) if noted.is_on_top() => mount::detach(&noted.dir, flags),
             _ => Ok(()),
         }

@@ -1,0 +1,319 @@
+//! The side of the daemon that serves.
+//!
+//! An attempt that fails before the new program may write leaves this daemon serving: the new program is ended first. After that the
+//! handover is tried once more with the program of this daemon, which has opened the volume before.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use sfs_core::Volume;
+use sfs_device::FileDevice;
+use sfs_fuse::Pauser;
+
+use super::link::{DESCRIPTORS_MAX, Link};
+use super::messages::{PROTOCOL, ToNew, ToOld};
+use super::state::{DescriptorUse, HandedDescriptors, HandedState, references};
+use crate::background::Waker;
+use crate::bdi::BackingDevice;
+use crate::exit_error::ExitError;
+use crate::freeze::Freezer;
+use crate::fuse::{LostWriteback, OpenHandles};
+use crate::inspect::scrubber::Scrubber;
+use crate::log_thread::LogWork;
+use crate::monitor::{Monitor, Successor};
+
+/// Longest wait for a program to start.
+const START_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Longest wait for the first write of the new program, and for its threads.
+const COMMIT_WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// Handover of one mount by this daemon.
+pub(crate) struct Giver {
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) device: Arc<FileDevice>,
+    /// Path of the device, for messages.
+    pub(crate) name: String,
+    pub(crate) monitor: Arc<Monitor>,
+    /// `None` if the transport cannot be handed over.
+    pub(crate) pauser: Option<Pauser>,
+    /// Reason for the transport.
+    pub(crate) reason: String,
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) log_work: Arc<LogWork>,
+    pub(crate) freezer: Freezer,
+    pub(crate) scrubber: Arc<Scrubber>,
+    pub(crate) bdi: Arc<BackingDevice>,
+    pub(crate) handles: Arc<OpenHandles>,
+    pub(crate) losses: Arc<LostWriteback>,
+    pub(crate) is_write_protected: bool,
+    /// `true` if the program that started this one waits for its end.
+    pub(crate) foreground: bool,
+    /// `true` once the last checkpoint has begun. Locked during a handover.
+    pub(crate) is_over: Arc<Mutex<bool>>,
+    /// Descriptors of sockets for the metrics.
+    pub(crate) metrics: Mutex<HandedDescriptors>,
+}
+
+/// Outcome of a handover that has succeeded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UpgradeReport {
+    /// Version of the program that served before.
+    pub(crate) from: String,
+    /// Version of the program that serves now.
+    pub(crate) to: String,
+    /// Time in which no request was answered, in milliseconds.
+    pub(crate) pause_ms: u64,
+}
+
+/// Failure of a handover.
+pub(crate) enum Failure {
+    /// This daemon serves on.
+    Refused(ExitError),
+    /// Another process with the program of this daemon serves on, and this process must end.
+    Replaced(ExitError),
+    /// No program serves any more: this process must end, so that requests get an error.
+    Lost(ExitError),
+}
+
+impl From<ExitError> for Failure {
+    fn from(refusal: ExitError) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl Giver {
+    /// Hands the mount over to the installed program. `control` is the control socket, with those that watch it. No request is
+    /// answered for at most about `pause_max`, unless the handover succeeds. On success this process must end at once, and
+    /// do nothing more.
+    pub(crate) fn hand_over(
+        &self,
+        control: HandedDescriptors,
+        pause_max: Duration,
+    ) -> Result<UpgradeReport, Failure> {
+        let is_over = self.is_over.lock();
+        if *is_over {
+            return Err(self.refused("is being unmounted").into());
+        }
+        let pauser = self.check()?;
+        let link = self.start(Successor::Installed).inspect_err(|_| self.stop());
+        let (link, version) = link?;
+        let outcome = self.hand_over_by(pauser, (link, version), control, pause_max);
+        match &outcome {
+            Err(Failure::Refused(refusal)) => {
+                tracing::warn!("{}: not upgraded: {refusal}", self.name);
+            }
+            // Nobody may write any more, the last checkpoint included.
+            Ok(_) | Err(Failure::Replaced(_) | Failure::Lost(_)) => std::mem::forget(is_over),
+        }
+        outcome
+    }
+
+    /// Returns how requests are paused, unless the mount cannot be handed over now.
+    fn check(&self) -> Result<&Pauser, ExitError> {
+        let refusal = if self.foreground {
+            "is served in the foreground: whoever started sfs-mount would take its end for that of the mount; unmount it and \
+             mount it again"
+        } else if self.pauser.is_none() {
+            "its requests come through io_uring or fuser, and these cannot go to another program; mount it with \
+             --transport dev for upgrades, or unmount it and mount it again"
+        } else if self.freezer.is_frozen() {
+            "is frozen; thaw it first"
+        } else if self.scrubber.is_running() {
+            "a scrub is running; stop it first ('sfs-ctl scrub stop')"
+        } else if self.volume.has_failed() || self.volume.has_lost_data() {
+            "has failed, and what programs have to learn of that is known here alone; see the log, unmount it and run sfs-fsck"
+        } else {
+            return self.pauser.as_ref().ok_or_else(|| self.refused("cannot be paused"));
+        };
+        Err(self.refused(refusal))
+    }
+
+    fn refused(&self, reason: impl std::fmt::Display) -> ExitError {
+        ExitError::mount(format_args!("{}: {reason}", self.name))
+    }
+
+    /// Starts a program, and checks its version. Returns the connection, and the version.
+    fn start(&self, which: Successor) -> Result<(Link, String), ExitError> {
+        let link = self.monitor.start_program(which).map_err(|error| {
+            self.refused(format_args!("cannot start the installed sfs-mount: {error}"))
+        })?;
+        let link = Link::new(link);
+        match link.receive(Instant::now() + START_WAIT_MAX) {
+            Ok((ToOld::Hello { protocol: PROTOCOL, version }, _)) => Ok((link, version)),
+            Ok((ToOld::Hello { version, .. }, _)) => Err(self.refused(format_args!(
+                "version {version} cannot take over from version {}; unmount it and mount it again",
+                env!("CARGO_PKG_VERSION")
+            ))),
+            Ok((ToOld::Failed { status, line }, _)) => Err(ExitError::with_status(status, line)),
+            other => Err(self.silent(other.err())),
+        }
+    }
+
+    fn silent(&self, error: Option<io::Error>) -> ExitError {
+        let error = error.unwrap_or_else(|| io::ErrorKind::InvalidData.into());
+        let what = match error.kind() {
+            io::ErrorKind::TimedOut => "does not answer in time",
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => "has ended",
+            io::ErrorKind::BrokenPipe => "has ended",
+            _ => "does not speak the protocol of a handover",
+        };
+        self.refused(format_args!("the new program {what}"))
+    }
+
+    /// Ends the program that was started, if it has not ended. Before it may write nothing depends on that.
+    fn stop(&self) {
+        if let Err(error) = self.monitor.stop_program() {
+            tracing::warn!("{}: the monitor does not end the new program: {error}", self.name);
+        }
+    }
+
+    fn hand_over_by(
+        &self,
+        pauser: &Pauser,
+        (link, version): (Link, String),
+        control: HandedDescriptors,
+        pause_max: Duration,
+    ) -> Result<UpgradeReport, Failure> {
+        let writes = !self.volume.is_read_only();
+        let failed = |error: sfs_core::Error| self.refused(error);
+        if writes && !self.waker.is_resting() {
+            // Most is written while requests are still served.
+            self.volume.sync_all().map_err(failed).inspect_err(|_| self.stop())?;
+        }
+        let begun = Instant::now();
+        let end = begun + pause_max;
+        let Some(pause) = pauser.pause(pause_max / 2) else {
+            self.stop();
+            return Err(self.refused("a request takes too long; try again later").into());
+        };
+        let was_resting = self.waker.is_resting();
+        let (step, log) = (self.waker.rest(), self.log_work.hold());
+        let is_frozen = writes && !was_resting;
+        let prepared = match is_frozen {
+            true => self.volume.freeze().map_err(failed),
+            false => Ok(()),
+        };
+        let state = prepared.and_then(|()| self.state(pauser, control, !is_frozen));
+        let ready = state.and_then(|state| self.offer(&link, &state, end).map(|()| state));
+        let state = match ready {
+            Ok(state) => state,
+            Err(refusal) => {
+                self.stop();
+                if is_frozen && let Err(error) = self.volume.thaw() {
+                    tracing::error!("{}: no checkpoint after the handover: {error}", self.name);
+                }
+                drop((log, step));
+                if !was_resting {
+                    self.waker.note();
+                }
+                drop(pause);
+                return Err(refusal.into());
+            }
+        };
+        // From here on this process must not write, whatever happens.
+        std::mem::forget((pause, log, step));
+        if let Err(refusal) = self.commit(&link) {
+            let version = self.hand_over_again(&state, &refusal).map_err(Failure::Lost)?;
+            return Err(Failure::Replaced(ExitError::with_status(
+                refusal.status,
+                format_args!("{refusal}; sfs {version} serves on"),
+            )));
+        }
+        let pause_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(UpgradeReport { from: env!("CARGO_PKG_VERSION").into(), to: version, pause_ms })
+    }
+
+    /// Returns the state and the descriptors to hand over. Nothing changes them any more.
+    fn state(
+        &self,
+        pauser: &Pauser,
+        control: HandedDescriptors,
+        is_read_only: bool,
+    ) -> Result<Given, ExitError> {
+        let failed = |error: io::Error| self.refused(error);
+        let mut descriptors = control;
+        let (device, writable) = self.device.descriptors();
+        descriptors.add(DescriptorUse::Device, device.try_clone_to_owned().map_err(failed)?);
+        if let Some(writable) = writable {
+            let writable = writable.try_clone_to_owned().map_err(failed)?;
+            descriptors.add(DescriptorUse::DeviceForWriting, writable);
+        }
+        for (usage, socket) in self.metrics.lock().iter() {
+            descriptors.add(*usage, socket.try_clone().map_err(failed)?);
+        }
+        for channel in pauser.duplicates().map_err(failed)? {
+            descriptors.add(DescriptorUse::Channel, channel);
+        }
+        let uses: Vec<_> = descriptors.iter().map(|(usage, _)| *usage).collect();
+        if uses.len() > DESCRIPTORS_MAX {
+            return Err(self.refused("too many descriptors are open; mount with threads="));
+        }
+        let read_speed = self.bdi.read_speed().map(|speed| {
+            let nanos = u64::try_from(speed.request.as_nanos()).unwrap_or(u64::MAX);
+            (speed.bytes_per_second, nanos)
+        });
+        let state = HandedState {
+            agreed: pauser.agreed().into(),
+            reason: self.reason.clone(),
+            is_write_protected: self.is_write_protected,
+            is_read_only,
+            reads_asynchronously: self.bdi.reads_asynchronously,
+            read_speed,
+            references: references(self.volume.references()),
+            handles: self.handles.handed(),
+            losses: self.losses.handed(),
+            descriptors: uses,
+        };
+        Ok(Given { state: ToNew::State(Box::new(state)), descriptors })
+    }
+
+    /// Sends the state, and waits until the new program has opened the volume.
+    fn offer(&self, link: &Link, given: &Given, end: Instant) -> Result<(), ExitError> {
+        let descriptors: Vec<_> = given.descriptors.iter().map(|(_, fd)| fd.as_fd()).collect();
+        let sent = link.send(&given.state, &descriptors, end);
+        // A program that has failed says why, although it does not read any more.
+        match (link.receive(end), sent) {
+            (Ok((ToOld::Ready, _)), Ok(())) => Ok(()),
+            (Ok((ToOld::Failed { status, line }, _)), _) => {
+                Err(ExitError::with_status(status, line))
+            }
+            (_, Err(error)) => Err(self.silent(Some(error))),
+            (answer, Ok(())) => Err(self.silent(answer.err())),
+        }
+    }
+
+    /// Lets the new program write, and waits until it serves. From now on this one writes nothing.
+    fn commit(&self, link: &Link) -> Result<(), ExitError> {
+        let end = Instant::now() + COMMIT_WAIT_MAX;
+        link.send(&ToNew::Commit, &[], end).map_err(|error| self.silent(Some(error)))?;
+        match link.receive(end) {
+            Ok((ToOld::Serving, _)) => Ok(()),
+            Ok((ToOld::Failed { status, line }, _)) => Err(ExitError::with_status(status, line)),
+            answer => Err(self.silent(answer.err())),
+        }
+    }
+
+    /// Hands over to the program of this daemon, after the new one has failed when it was allowed to write. Returns the
+    /// version.
+    fn hand_over_again(&self, given: &Given, refusal: &ExitError) -> Result<String, ExitError> {
+        tracing::error!("{}: {refusal}; going back to the program before", self.name);
+        self.monitor.stop_program().map_err(|error| {
+            self.refused(format_args!("it is not known whether the new program writes: {error}"))
+        })?;
+        let (link, version) = self.start(Successor::Own)?;
+        self.offer(&link, given, Instant::now() + COMMIT_WAIT_MAX)?;
+        self.commit(&link)?;
+        Ok(version)
+    }
+}
+
+/// State to be sent, with its descriptors.
+struct Given {
+    state: ToNew,
+    descriptors: HandedDescriptors,
+}
