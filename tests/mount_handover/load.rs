@@ -247,6 +247,7 @@ fn fio(root: &Path, is_over: &impl Fn() -> bool) {
             "--verify=crc32c",
         ]);
         command.args(["--ioengine=psync", "--numjobs=1", "--do_verify=1", "--number_ios=400"]);
+        command.args(["--verify_state_save=0"]);
         command.arg(format!("--randseed={round}")).arg(format!("--direct={}", round % 2));
         command.arg(format!("--filename={}", root.join("fio").display()));
         command

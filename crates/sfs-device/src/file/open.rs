@@ -313,6 +313,30 @@ mod tests {
     }
 
     #[test]
+    fn a_device_goes_to_another_program_with_its_lock() {
+        use crate::{Device, FileDevice, Stream};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image");
+        let first = FileDevice::create(&path, 8192).unwrap();
+        let descriptor = File::from(first.descriptors().0.try_clone_to_owned().unwrap());
+        let direct_io = first.direct_io();
+        drop(first);
+        let second = FileDevice::adopt(&path, descriptor, None).unwrap();
+        assert_eq!(second.direct_io(), direct_io);
+        let busy = FileDevice::open(&path, Access::ReadOnly).map(drop);
+        assert!(matches!(busy.unwrap_err().kind, OpenErrorKind::Busy));
+        second.write(1, &[&Block::zeroed(1)], Stream::default()).unwrap();
+        drop(second);
+        let reader = FileDevice::open(&path, Access::ReadOnly).unwrap();
+        let descriptor = File::from(reader.descriptors().0.try_clone_to_owned().unwrap());
+        let adopted = FileDevice::adopt(&path, descriptor, None).unwrap();
+        adopted.write(1, &[&Block::zeroed(1)], Stream::default()).unwrap_err();
+        let directory = File::open(directory.path()).unwrap();
+        let refused = FileDevice::adopt(&path, directory, None).map(drop);
+        assert!(matches!(refused.unwrap_err().kind, OpenErrorKind::Directory));
+    }
+
+    #[test]
     fn an_open_waits_for_a_short_lock_on_a_block_device() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let inspecting = file.reopen().unwrap();
