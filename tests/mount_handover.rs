@@ -148,6 +148,11 @@ fn an_open_file_without_a_name_and_a_lock_go_with_the_mount() {
     fs::remove_file(&path).expect("the file");
     let locked = File::create(mount.dir.join("locked")).expect("room");
     locked.try_lock().expect("nobody has the lock");
+    for _ in 0..8 {
+        // The next program is asked at once, although the one before has not ended yet.
+        let output = mount.try_upgrade(&[]);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
     for _ in 0..3 {
         mount.upgrade();
         deleted.write_all(b"more,").expect("the file is open");

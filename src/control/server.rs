@@ -17,6 +17,7 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, poll};
 use sfs_system::mountinfo::DeviceNumber;
 
 use super::json_line;
@@ -70,6 +71,8 @@ struct ServerState {
     handler: Arc<dyn HandleRequest>,
     clients: AtomicUsize,
     listener: UnixListener,
+    /// Held while a client is accepted, and during a handover: who connects meanwhile is a client of the program that serves then.
+    accepting: Mutex<()>,
     /// Clients that watch for the end; `None` once the end was reported.
     watchers: Mutex<Option<Vec<UnixStream>>>,
 }
@@ -107,10 +110,12 @@ impl ControlSocket {
     /// Starts the thread that serves clients.
     pub(crate) fn serve(self, handler: Arc<impl HandleRequest>) -> io::Result<ControlServer> {
         let Self { listener, socket, watchers } = self;
+        listener.set_nonblocking(true)?;
         let shared = Arc::new(ServerState {
             handler,
             clients: AtomicUsize::new(0),
             listener: listener.try_clone()?,
+            accepting: Mutex::default(),
             watchers: Mutex::new(Some(watchers)),
         });
         let accepting = shared.clone();
@@ -141,10 +146,20 @@ impl ControlServer {
 }
 
 fn accept(listener: &UnixListener, shared: &Arc<ServerState>) {
-    for client in listener.incoming() {
-        let Ok(client) = client else {
-            thread::sleep(PAUSE);
-            continue;
+    loop {
+        // Another process may accept from the same socket, so only a look tells whether there is a client.
+        let mut polled = [PollFd::new(listener, PollFlags::IN)];
+        let _ = poll(&mut polled, None);
+        let accepting = shared.accepting.lock();
+        let accepted = listener.accept();
+        drop(accepting);
+        let client = match accepted {
+            Ok((client, _)) => client,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            Err(_) => {
+                thread::sleep(PAUSE);
+                continue;
+            }
         };
         if shared.clients.load(Ordering::Relaxed) >= CLIENTS_MAX || !is_allowed(&client) {
             continue; // Closes the connection.
@@ -186,9 +201,9 @@ fn serve(client: UnixStream, shared: &ServerState) -> io::Result<()> {
     json_line::send(&client, &reply, Instant::now() + CLIENT_WAIT_MAX)
 }
 
-/// Hands the mount over. On success this process ends, and those that watch for the end are clients of the other program; one that
-/// begins to watch meanwhile waits, and then has to ask again.
+/// Hands the mount over. On success this process ends, and those that watch for the end are clients of the other program.
 fn upgrade(client: &UnixStream, shared: &ServerState, pause_max: Duration) -> io::Result<()> {
+    let accepting = shared.accepting.lock();
     let watchers = shared.watchers.lock();
     let mut sockets = HandedDescriptors::default();
     sockets.add(DescriptorUse::Control, shared.listener.try_clone()?);
@@ -201,7 +216,7 @@ fn upgrade(client: &UnixStream, shared: &ServerState, pause_max: Duration) -> io
         // Nothing is closed or removed: the other program uses it.
         std::process::exit(0);
     }
-    drop(watchers);
+    drop((watchers, accepting));
     sent
 }
 
