@@ -30,7 +30,7 @@ use crate::unsafe_calls::{ForkSide, split};
 use acts::PrivilegedActs;
 pub(crate) use acts::SHUTDOWN_FLAG_MAX;
 use messages::{MonitorReply, MonitorRequest};
-pub use program::TakeOver;
+pub(crate) use program::TakeOver;
 pub(crate) use program::{StartSpec, Successor};
 
 /// Place of the acts that need privileges.

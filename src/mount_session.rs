@@ -1,6 +1,6 @@
 //! A mount from its command line to its last checkpoint.
 //!
-//! [`run`] opens the device and the volume, mounts ([`prepared`]), and starts the threads ([`mod@serve`]): those of the transport,
+//! [`run`] opens the device and the volume, mounts (`prepared`), and starts the threads (`serve`): those of the transport,
 //! the background thread, the signal thread and the thread of the control socket. When the
 //! transport's loop ends, the background thread is stopped and the volume is closed with its last
 //! checkpoint. The first write to the device comes after all checks, and the last checkpoint comes
