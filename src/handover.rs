@@ -16,3 +16,4 @@ mod link;
 mod messages;
 pub(crate) mod state;
 pub(crate) mod taking;
+pub(crate) mod turn;

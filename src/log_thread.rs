@@ -75,9 +75,9 @@ impl LogWork {
         }
     }
 
-    /// Keeps the thread from beginning a step as long as the returned value lives.
-    pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
-        self.step.lock()
+    /// Keeps the thread from beginning a step as long as the returned value lives, unless the present step is not over at `end`.
+    pub(crate) fn hold_by(&self, end: Instant) -> Option<MutexGuard<'_, ()>> {
+        self.step.try_lock_until(end)
     }
 
     /// Wakes the thread if there is work. Called after each change.

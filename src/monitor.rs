@@ -13,14 +13,18 @@ mod acts;
 mod messages;
 mod program;
 mod server;
+mod trusted_file;
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use nix::mount::MntFlags;
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sfs_system::mountinfo::{DeviceNumber, MountTable};
 
@@ -33,6 +37,10 @@ use messages::{MonitorReply, MonitorRequest};
 pub(crate) use program::TakeOver;
 pub(crate) use program::{StartSpec, Successor};
 
+/// Longest wait for the start or the end of a program. A program on a filesystem that does not answer, or an unmount that waits, takes
+/// longer.
+const PROGRAM_WAIT_MAX: Duration = Duration::from_secs(30);
+
 /// Place of the acts that need privileges.
 #[derive(Debug)]
 pub(crate) enum Monitor {
@@ -41,7 +49,7 @@ pub(crate) enum Monitor {
     /// A process of its own.
     Process {
         /// Socket for the mount.
-        mount: Mutex<OwnedFd>,
+        mount: Mutex<MountSocket>,
         /// Socket for questions about processes.
         questions: Mutex<OwnedFd>,
     },
@@ -67,9 +75,10 @@ impl Monitor {
         let sockets = || socketpair(kind.0, kind.1, kind.2, None);
         let (mount, questions) = (sockets()?, sockets()?);
         match split()? {
-            ForkSide::Parent => {
-                Ok(Self::Process { mount: mount.0.into(), questions: questions.0.into() })
-            }
+            ForkSide::Parent => Ok(Self::Process {
+                mount: MountSocket::new(mount.0).into(),
+                questions: questions.0.into(),
+            }),
             ForkSide::Child => {
                 drop((mount.0, questions.0));
                 pipe.abandon();
@@ -89,7 +98,7 @@ impl Monitor {
         match self {
             Self::InProcess(acts) => acts.note_mount(dir.to_owned(), number, table.clone()),
             Self::Process { mount, .. } => {
-                match ask(&mount.lock(), &MonitorRequest::mounted(dir, number))? {
+                match mount.lock().ask(&MonitorRequest::mounted(dir, number), None)?.0 {
                     MonitorReply::Done => {}
                     MonitorReply::Failed { line, .. } => return Err(io::Error::other(line)),
                     _ => return Err(io::ErrorKind::InvalidData.into()),
@@ -107,9 +116,9 @@ impl Monitor {
         match self {
             Self::InProcess(acts) => acts.detach(flags),
             Self::Process { mount, .. } => {
-                match ask(&mount.lock(), &MonitorRequest::Detach { lazy, force }) {
-                    Ok(MonitorReply::Done) => Ok(()),
-                    Ok(MonitorReply::Failed { status, line }) => {
+                match mount.lock().ask(&MonitorRequest::Detach { lazy, force }, None) {
+                    Ok((MonitorReply::Done, _)) => Ok(()),
+                    Ok((MonitorReply::Failed { status, line }, _)) => {
                         Err(ExitError::with_status(status, line))
                     }
                     Ok(_) => Err(gone(&io::ErrorKind::InvalidData.into())),
@@ -124,13 +133,12 @@ impl Monitor {
         match self {
             Self::InProcess(acts) => acts.start_program(which),
             Self::Process { mount, .. } => {
-                let socket = mount.lock();
                 let own = which == Successor::Own;
-                messages::send(&socket, &MonitorRequest::StartProgram { own }, None)?;
-                match messages::receive(&socket)? {
-                    Some((MonitorReply::Done, Some(link))) => Ok(link),
-                    Some((MonitorReply::Failed { line, .. }, _)) => Err(io::Error::other(line)),
-                    _ => Err(io::ErrorKind::UnexpectedEof.into()),
+                let request = MonitorRequest::StartProgram { own };
+                match mount.lock().ask(&request, Some(PROGRAM_WAIT_MAX))? {
+                    (MonitorReply::Done, Some(link)) => Ok(link),
+                    (MonitorReply::Failed { line, .. }, _) => Err(io::Error::other(line)),
+                    _ => Err(io::ErrorKind::InvalidData.into()),
                 }
             }
         }
@@ -145,8 +153,8 @@ impl Monitor {
         match self {
             Self::InProcess(acts) => acts.stop_program(),
             Self::Process { mount, .. } => {
-                match ask(&mount.lock(), &MonitorRequest::StopProgram)? {
-                    MonitorReply::Done => {}
+                match mount.lock().ask(&MonitorRequest::StopProgram, Some(PROGRAM_WAIT_MAX))? {
+                    (MonitorReply::Done, _) => {}
                     _ => return Err(io::ErrorKind::InvalidData.into()),
                 }
             }
@@ -190,9 +198,76 @@ fn gone(error: &io::Error) -> ExitError {
     ExitError::system(format_args!("the monitor of this mount has ended: {error}; use umount(8)"))
 }
 
+/// Socket for requests about the mount.
+#[derive(Debug)]
+pub(crate) struct MountSocket {
+    socket: OwnedFd,
+    /// Number of replies that were not waited for.
+    owed: usize,
+}
+
+impl MountSocket {
+    fn new(socket: OwnedFd) -> Self {
+        Self { socket, owed: 0 }
+    }
+
+    /// Sends a request to the monitor, and waits for the reply: for at most `wait_max`, if that is given.
+    fn ask(
+        &mut self,
+        request: &MonitorRequest,
+        wait_max: Option<Duration>,
+    ) -> io::Result<(MonitorReply, Option<OwnedFd>)> {
+        let end = wait_max.map(|wait_max| Instant::now() + wait_max);
+        messages::send(&self.socket, request, None)?;
+        self.owed += 1;
+        loop {
+            wait_until_readable(&self.socket, end)?;
+            let reply = messages::receive(&self.socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            self.owed -= 1;
+            if self.owed == 0 {
+                return Ok(reply);
+            }
+        }
+    }
+}
+
+/// Waits for a packet, or the end of the other side; `TimedOut` at `end`.
+fn wait_until_readable(socket: &OwnedFd, end: Option<Instant>) -> io::Result<()> {
+    loop {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(socket, PollFlags::IN)], left.as_ref()) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(Errno::INTR) => {}
+            polled => return polled.map(drop).map_err(io::Error::from),
+        }
+    }
+}
+
 /// Sends a request to the monitor, and waits for the reply.
 fn ask(socket: &OwnedFd, request: &MonitorRequest) -> io::Result<MonitorReply> {
     messages::send(socket, request, None)?;
     let reply = messages::receive(socket)?.map(|(reply, _)| reply);
     reply.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reply that comes late is not taken for that to the next request.
+    #[test]
+    fn a_late_reply_belongs_to_its_request() {
+        let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None).expect("sockets");
+        let mut socket = MountSocket::new(ours);
+        let soon = Some(Duration::from_millis(10));
+        let late = socket.ask(&MonitorRequest::StopProgram, soon).map(drop);
+        assert_eq!(late.expect_err("nobody answers").kind(), io::ErrorKind::TimedOut);
+        messages::send(&theirs, &MonitorReply::Done, None).expect("sent");
+        let failed = MonitorReply::Failed { status: 1, line: "the second".into() };
+        messages::send(&theirs, &failed, None).expect("sent");
+        let (reply, _) = socket.ask(&MonitorRequest::StopProgram, None).expect("a reply");
+        assert!(matches!(reply, MonitorReply::Failed { .. }), "{reply:?}");
+    }
 }

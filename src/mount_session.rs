@@ -123,13 +123,19 @@ fn serve(
     // If the daemon is killed, dirty data of the kernel's cache is lost with it. Only root may set
     // the value.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    let monitor = Arc::new(start_monitor(request, (path, dir), pipe)?);
+    let monitor = start_monitor(request, (path, dir), pipe);
+    let monitor = Arc::new(monitor.inspect_err(|failure| {
+        beginning.iter().for_each(|beginning| beginning.fail(failure));
+    })?);
     let mut taken = beginning.map(Beginning::receive).transpose()?;
     let prepared = prepare(request, path, dir, pipe, (monitor, &mut taken));
     let prepared = prepared.inspect_err(|failure| {
         taken.iter().for_each(|taken| taken.fail(failure));
     })?;
-    prepared.serve(request, dir, pipe, taken)
+    prepared.serve(request, dir, pipe, taken.as_ref()).inspect_err(|failure| {
+        let before_it = taken.iter().filter(|taken| !taken.has_mount());
+        before_it.for_each(|taken| taken.fail(failure));
+    })
 }
 
 /// Starts the process that keeps the privileges which the sandbox takes from this one.

@@ -30,7 +30,9 @@ pub fn upgrade(dir: &Path, pause_max_secs: u64, json: bool) -> Result<String, Ex
     let (from, to, pause_ms) = (&report.from, &report.to, report.pause_ms);
     Ok(match json {
         true => format!(
-            r#"{{"version":1,"upgraded":true,"from":"{from}","to":"{to}","pause_ms":{pause_ms}}}"#
+            r#"{{"version":1,"upgraded":true,"from":{},"to":{},"pause_ms":{pause_ms}}}"#,
+            serde_json::Value::from(from.as_str()),
+            serde_json::Value::from(to.as_str()),
         ),
         false => format!(
             "{}: served by sfs {to} now, before by {from}; requests waited for {pause_ms} ms",

@@ -18,7 +18,7 @@ use sfs_device::FileDevice;
 use sfs_system::mountinfo::{DeviceNumber, MountRecord, MountTable};
 
 use super::messages::{ControlReply, ControlRequest};
-use super::server::{HandleRequest, Upgrade};
+use super::server::{AfterUpgrade, HandleRequest, Upgrade};
 use crate::background::Waker;
 use crate::bdi::BackingDevice;
 use crate::exit_error::ExitError;
@@ -118,17 +118,20 @@ impl HandleRequest for ControlHandler {
         let range = 1..=UPGRADE_SECS_MAX;
         if !range.contains(&pause_max.as_secs()) {
             let refusal = ExitError::usage(format_args!("give 1 to {UPGRADE_SECS_MAX} seconds"));
-            return Upgrade { reply: refusal.into(), must_end: false };
+            return Upgrade { reply: refusal.into(), then: AfterUpgrade::ServeOn };
         }
-        match self.giver.hand_over(sockets, pause_max) {
-            Ok(report) => Upgrade { reply: ControlReply::Upgraded(report), must_end: true },
-            Err(Failure::Refused(refusal)) => Upgrade { reply: refusal.into(), must_end: false },
-            Err(Failure::Replaced(refusal)) => Upgrade { reply: refusal.into(), must_end: true },
+        let (reply, then) = match self.giver.hand_over(sockets, pause_max) {
+            Ok(report) => (ControlReply::Upgraded(report), AfterUpgrade::End),
+            Err(Failure::Refused(refusal)) => (refusal.into(), AfterUpgrade::ServeOn),
+            Err(Failure::Replaced(refusal)) => (refusal.into(), AfterUpgrade::End),
             Err(Failure::Lost(failure)) => {
                 tracing::error!("{}: the mount is lost: {failure}", self.device);
-                Upgrade { reply: failure.into(), must_end: true }
+                let line = format_args!("{failure}; no program serves the mount any more");
+                let failure = ExitError::with_status(failure.status, line);
+                (failure.into(), AfterUpgrade::EndWithError)
             }
-        }
+        };
+        Upgrade { reply, then }
     }
 }
 
@@ -178,8 +181,9 @@ impl ControlHandler {
             self.opened.allow_writing().map_err(ExitError::mount)?;
             let begun = self.volume.begin_writing(file_clock::now(), &mut |_| {});
             begun.map_err(|error| explain(&error, self.opened.path(), &self.opened))?;
-            self.waker.note();
         }
+        // Work is due again after a rest.
+        self.waker.note();
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use sfs_system::mountinfo::DeviceNumber;
 use super::json_line;
 use super::messages::{ControlReply, ControlRequest};
 use super::socket_path::{self, BoundSocket};
-use crate::exit_error::ExitError;
+use crate::exit_error::{ExitError, ExitStatus};
 use crate::fuse::LossReport;
 use crate::handover::state::{DescriptorUse, HandedDescriptors};
 
@@ -57,8 +57,18 @@ pub(crate) trait HandleRequest: Send + Sync + 'static {
 /// Answer to [`ControlRequest::Upgrade`].
 pub(crate) struct Upgrade {
     pub(crate) reply: ControlReply,
-    /// `true` if this process must end once the reply is sent, and do nothing more.
-    pub(crate) must_end: bool,
+    pub(crate) then: AfterUpgrade,
+}
+
+/// Next step of this process, once the reply is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterUpgrade {
+    /// It serves on.
+    ServeOn,
+    /// It ends, and does nothing more: another one serves.
+    End,
+    /// It tells those that watch, and ends with an error: the mount is lost.
+    EndWithError,
 }
 
 /// Control socket of a mount.
@@ -95,9 +105,13 @@ impl ControlSocket {
         Ok(Self { listener, socket, watchers: Vec::new() })
     }
 
-    /// Goes on with the socket of another program.
-    pub(crate) fn adopt(listener: OwnedFd, watchers: Vec<OwnedFd>) -> io::Result<Self> {
-        let (listener, socket) = socket_path::adopt(listener)?;
+    /// Goes on with the socket of another program, which has it until `owns` is `true`.
+    pub(crate) fn adopt(
+        listener: OwnedFd,
+        watchers: Vec<OwnedFd>,
+        owns: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        let (listener, socket) = socket_path::adopt(listener, owns)?;
         let watchers = watchers.into_iter().map(UnixStream::from).collect();
         Ok(Self { listener, socket, watchers })
     }
@@ -210,11 +224,18 @@ fn upgrade(client: &UnixStream, shared: &ServerState, pause_max: Duration) -> io
     for watcher in watchers.iter().flatten() {
         sockets.add(DescriptorUse::Watcher, watcher.try_clone()?);
     }
-    let Upgrade { reply, must_end } = shared.handler.upgrade(sockets, pause_max);
+    let Upgrade { reply, then } = shared.handler.upgrade(sockets, pause_max);
     let sent = json_line::send(client, &reply, Instant::now() + CLIENT_WAIT_MAX);
-    if must_end {
+    match then {
+        AfterUpgrade::ServeOn => {}
         // Nothing is closed or removed: the other program uses it.
-        std::process::exit(0);
+        AfterUpgrade::End => std::process::exit(0),
+        AfterUpgrade::EndWithError => {
+            for watcher in watchers.iter().flatten() {
+                let _ = json_line::send(watcher, &reply, Instant::now() + CLIENT_WAIT_MAX);
+            }
+            std::process::exit(ExitStatus::Mount as i32);
+        }
     }
     drop((watchers, accepting));
     sent

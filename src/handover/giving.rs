@@ -8,15 +8,18 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::mount::MntFlags;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sfs_core::Volume;
 use sfs_device::FileDevice;
 use sfs_fuse::Pauser;
+use sfs_system::mountinfo::{DeviceNumber, MountTable};
 
 use super::link::{DESCRIPTORS_MAX, Link};
 use super::messages::{PROTOCOL, ToNew, ToOld};
 use super::state::{DescriptorUse, HandedDescriptors, HandedState, references};
+use super::turn::Turn;
 use crate::background::Waker;
 use crate::bdi::BackingDevice;
 use crate::exit_error::ExitError;
@@ -31,6 +34,12 @@ const START_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Longest wait for the first write of the new program, and for its threads.
 const COMMIT_WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// Refusal of a mount whose background step does not end.
+const TOO_BUSY: &str = "a step of the background takes too long; try again later";
+
+/// Refusal of a volume whose losses are known to this process alone.
+const HAS_FAILED: &str = "has failed, and what programs have to learn of that is known here alone; see the log, unmount it and run sfs-fsck";
 
 /// Handover of one mount by this daemon.
 pub(crate) struct Giver {
@@ -55,6 +64,10 @@ pub(crate) struct Giver {
     pub(crate) foreground: bool,
     /// `true` once the last checkpoint has begun. Locked during a handover.
     pub(crate) is_over: Arc<Mutex<bool>>,
+    pub(crate) turn: Arc<Turn>,
+    pub(crate) number: DeviceNumber,
+    /// The kernel's table of mounts.
+    pub(crate) mounts: Arc<MountTable>,
     /// Descriptors of sockets for the metrics.
     pub(crate) metrics: Mutex<HandedDescriptors>,
 }
@@ -99,6 +112,7 @@ impl Giver {
         if *is_over {
             return Err(self.refused("is being unmounted").into());
         }
+        let turn = self.turn.of_handover();
         let pauser = self.check()?;
         let link = self.start(Successor::Installed).inspect_err(|_| self.stop());
         let (link, version) = link?;
@@ -108,7 +122,18 @@ impl Giver {
                 tracing::warn!("{}: not upgraded: {refusal}", self.name);
             }
             // Nobody may write any more, the last checkpoint included.
-            Ok(_) | Err(Failure::Replaced(_) | Failure::Lost(_)) => std::mem::forget(is_over),
+            Ok(_) | Err(Failure::Replaced(_)) => std::mem::forget(is_over),
+            Err(Failure::Lost(_)) => {
+                std::mem::forget(is_over);
+                self.stop();
+                // A missing mount is better than one that hangs.
+                let _ = self.monitor.detach(MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
+            }
+        }
+        drop(turn);
+        if !matches!(outcome, Err(Failure::Refused(_))) && self.turn.is_end_wanted() {
+            // This process ends before the thread that was asked.
+            let _ = self.monitor.detach(MntFlags::MNT_DETACH);
         }
         outcome
     }
@@ -125,12 +150,31 @@ impl Giver {
             "is frozen; thaw it first"
         } else if self.scrubber.is_running() {
             "a scrub is running; stop it first ('sfs-ctl scrub stop')"
-        } else if self.volume.has_failed() || self.volume.has_lost_data() {
-            "has failed, and what programs have to learn of that is known here alone; see the log, unmount it and run sfs-fsck"
+        } else if self.has_failed() {
+            HAS_FAILED
         } else {
+            self.check_mount()?;
             return self.pauser.as_ref().ok_or_else(|| self.refused("cannot be paused"));
         };
         Err(self.refused(refusal))
+    }
+
+    /// Checks that the mount is there, and is not one that a remount has made read-only: to such a volume nothing may be written, and
+    /// a program that takes it over has to write before the first change.
+    fn check_mount(&self) -> Result<(), ExitError> {
+        let mount = self.mounts.of_number(self.number).map_err(|error| self.refused(error))?;
+        match mount {
+            None => Err(self.refused("is being unmounted")),
+            Some(mount) if mount.is_read_only() && !self.volume.is_read_only() => Err(self
+                .refused(
+                    "was made read-only by a remount; make it writable ('mount -o remount,rw'), or unmount it and mount it again",
+                )),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.volume.has_failed() || self.volume.has_lost_data()
     }
 
     fn refused(&self, reason: impl std::fmt::Display) -> ExitError {
@@ -180,38 +224,39 @@ impl Giver {
         pause_max: Duration,
     ) -> Result<UpgradeReport, Failure> {
         let writes = !self.volume.is_read_only();
-        let failed = |error: sfs_core::Error| self.refused(error);
-        if writes && !self.waker.is_resting() {
+        if writes {
             // Most is written while requests are still served.
-            self.volume.sync_all().map_err(failed).inspect_err(|_| self.stop())?;
+            let written = self.volume.write_for_handover();
+            written.map_err(|error| self.refused(error)).inspect_err(|_| self.stop())?;
         }
         let begun = Instant::now();
-        let end = begun + pause_max;
+        let (middle, end) = (begun + pause_max / 2, begun + pause_max);
         let Some(pause) = pauser.pause(pause_max / 2) else {
             self.stop();
             return Err(self.refused("a request takes too long; try again later").into());
         };
-        let was_resting = self.waker.is_resting();
-        let (step, log) = (self.waker.rest(), self.log_work.hold());
-        let is_frozen = writes && !was_resting;
-        let prepared = match is_frozen {
-            true => self.volume.freeze().map_err(failed),
-            false => Ok(()),
-        };
-        let state = prepared.and_then(|()| self.state(pauser, control, !is_frozen));
+        let (step, log) = (self.waker.rest_by(middle), self.log_work.hold_by(middle));
+        let is_quiet = step.is_some() && log.is_some();
+        let prepared = if is_quiet { self.freeze() } else { Err(self.refused(TOO_BUSY)) };
+        let state = prepared.and_then(|()| self.state(pauser, control));
         let ready = state.and_then(|state| self.offer(&link, &state, end).map(|()| state));
-        let state = match ready {
+        let state = match ready.and_then(|state| self.check_end().map(|()| state)) {
             Ok(state) => state,
             Err(refusal) => {
-                self.stop();
-                if is_frozen && let Err(error) = self.volume.thaw() {
+                if is_quiet
+                    && writes
+                    && let Err(error) = self.volume.thaw()
+                {
                     tracing::error!("{}: no checkpoint after the handover: {error}", self.name);
                 }
                 drop((log, step));
-                if !was_resting {
+                if writes {
                     self.waker.note();
                 }
                 drop(pause);
+                // Only now: the monitor may wait for an answer to an unmount. A program that may not write does not serve either.
+                drop(link);
+                self.stop();
                 return Err(refusal.into());
             }
         };
@@ -228,13 +273,25 @@ impl Giver {
         Ok(UpgradeReport { from: env!("CARGO_PKG_VERSION").into(), to: version, pause_ms })
     }
 
+    /// Writes a checkpoint that calls the volume unmounted, unless nothing may be written.
+    fn freeze(&self) -> Result<(), ExitError> {
+        if self.volume.is_read_only() {
+            return Ok(());
+        }
+        self.volume.freeze_for_handover().map_err(|error| self.refused(error))?;
+        if self.has_failed() { Err(self.refused(HAS_FAILED)) } else { Ok(()) }
+    }
+
+    /// Refuses a handover in favour of an unmount that waits.
+    fn check_end(&self) -> Result<(), ExitError> {
+        match self.turn.is_end_wanted() {
+            true => Err(self.refused("is being unmounted")),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the state and the descriptors to hand over. Nothing changes them any more.
-    fn state(
-        &self,
-        pauser: &Pauser,
-        control: HandedDescriptors,
-        is_read_only: bool,
-    ) -> Result<Given, ExitError> {
+    fn state(&self, pauser: &Pauser, control: HandedDescriptors) -> Result<Given, ExitError> {
         let failed = |error: io::Error| self.refused(error);
         let mut descriptors = control;
         let (device, writable) = self.device.descriptors();
@@ -261,7 +318,7 @@ impl Giver {
             agreed: pauser.agreed().into(),
             reason: self.reason.clone(),
             is_write_protected: self.is_write_protected,
-            is_read_only,
+            is_read_only: self.volume.is_read_only(),
             reads_asynchronously: self.bdi.reads_asynchronously,
             read_speed,
             references: references(self.volume.references()),
@@ -287,12 +344,14 @@ impl Giver {
         }
     }
 
-    /// Lets the new program write, and waits until it serves. From now on this one writes nothing.
+    /// Lets the new program write, waits until its threads have started, and lets it serve. On success it is the only one that serves.
     fn commit(&self, link: &Link) -> Result<(), ExitError> {
         let end = Instant::now() + COMMIT_WAIT_MAX;
-        link.send(&ToNew::Commit, &[], end).map_err(|error| self.silent(Some(error)))?;
+        let failed = |error| self.silent(Some(error));
+        link.send(&ToNew::Commit, &[], end).map_err(failed)?;
         match link.receive(end) {
-            Ok((ToOld::Serving, _)) => Ok(()),
+            // Fails only if the program has ended: a few bytes go to an empty socket.
+            Ok((ToOld::Started, _)) => link.send(&ToNew::Go, &[], end).map_err(failed),
             Ok((ToOld::Failed { status, line }, _)) => Err(ExitError::with_status(status, line)),
             answer => Err(self.silent(answer.err())),
         }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -18,6 +19,9 @@ pub(super) const DESCRIPTORS_MAX: usize = 128;
 
 /// Largest length of a message in bytes: the references to ten million files take about 250 MB.
 const LEN_MAX: u32 = 1 << 30;
+
+/// Number of bytes that are read at once.
+const PART_LEN: usize = 64 << 10;
 
 /// Connection to the other program.
 #[derive(Debug)]
@@ -49,15 +53,45 @@ impl Link {
         }
         self.0.set_write_timeout(Some(left(end)?))?;
         let parts = [IoSlice::new(&len)];
-        let sent = sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL)?;
+        let sent = loop {
+            match sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => self.0.set_write_timeout(Some(left(end)?))?,
+                sent => break late(sent.map_err(io::Error::from))?,
+            }
+        };
         if sent != len.len() {
             return Err(ErrorKind::WriteZero.into());
         }
-        late(self.write_whole(&bytes))
+        self.write_whole(&bytes, end)
     }
 
-    fn write_whole(&self, bytes: &[u8]) -> io::Result<()> {
-        (&self.0).write_all(bytes)
+    fn write_whole(&self, mut bytes: &[u8], end: Instant) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.0.set_write_timeout(Some(left(end)?))?;
+            match (&self.0).write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return late(Err(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads `len` bytes. Memory is taken as they come.
+    fn read_whole(&self, len: usize, end: Instant) -> io::Result<Vec<u8>> {
+        let (mut bytes, mut part) = (Vec::new(), vec![0; len.min(PART_LEN)]);
+        while bytes.len() < len {
+            self.0.set_read_timeout(Some(left(end)?))?;
+            let room = part.len().min(len - bytes.len());
+            match (&self.0).read(&mut part[..room]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(got) => bytes.extend_from_slice(&part[..got]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return late(Err(error)),
+            }
+        }
+        Ok(bytes)
     }
 
     /// Waits for a value.
@@ -70,19 +104,23 @@ impl Link {
         end: Instant,
     ) -> io::Result<(T, Vec<OwnedFd>)> {
         let mut len = [0; size_of::<u32>()];
-        self.0.set_read_timeout(Some(left(end)?))?;
-        let (got, descriptors) = late(self.receive_some(&mut len))?;
+        let (got, descriptors) = loop {
+            self.0.set_read_timeout(Some(left(end)?))?;
+            match self.receive_some(&mut len) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                received => break late(received)?,
+            }
+        };
         if got == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        self.0.set_read_timeout(Some(left(end)?))?;
-        late((&self.0).read_exact(&mut len[got..]))?;
+        let rest = self.read_whole(len.len() - got, end)?;
+        len[got..].copy_from_slice(&rest);
         let len = u32::from_le_bytes(len);
         if len > LEN_MAX {
             return Err(ErrorKind::InvalidData.into());
         }
-        let mut bytes = Vec::new();
-        late((&self.0).take(len.into()).read_to_end(&mut bytes))?;
+        let bytes = self.read_whole(len as usize, end)?;
         Ok((serde_json::from_slice(&bytes)?, descriptors))
     }
 
@@ -168,11 +206,33 @@ mod tests {
         assert_eq!(kind(), ErrorKind::TimedOut);
         one.send(&7, &[], soon()).expect("sent");
         assert_eq!(kind(), ErrorKind::InvalidData);
-        one.write_whole(&[255; 4]).expect("sent");
+        one.write_whole(&[255; 4], soon()).expect("sent");
         assert_eq!(kind(), ErrorKind::InvalidData, "too long");
-        one.write_whole(&[9]).expect("sent");
+        one.write_whole(&[9], soon()).expect("sent");
         assert_eq!(kind(), ErrorKind::TimedOut, "a part of a length");
         drop(one);
         assert_eq!(kind(), ErrorKind::UnexpectedEof);
+    }
+
+    /// The time is that of a whole message: a program that sends a byte now and then does not lengthen it.
+    #[test]
+    fn a_slow_message_is_given_up_at_the_end_of_its_time() {
+        let (one, two) = pair();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                one.write_whole(&100u32.to_le_bytes(), soon()).expect("sent");
+                for _ in 0..100 {
+                    std::thread::sleep(Duration::from_millis(10));
+                    if (&one.0).write_all(b"1").is_err() {
+                        break;
+                    }
+                }
+            });
+            let begun = Instant::now();
+            let error = two.receive::<u32>(begun + Duration::from_millis(100));
+            assert_eq!(error.expect_err("it takes longer").kind(), ErrorKind::TimedOut);
+            assert!(begun.elapsed() < Duration::from_millis(600));
+            drop(two);
+        });
     }
 }

@@ -20,8 +20,8 @@ pub(super) enum ToOld {
     },
     /// The volume is open, and nothing was written.
     Ready,
-    /// Requests are served.
-    Serving,
+    /// The volume is written, and all threads wait to serve.
+    Started,
     /// The program gives up, with the exit status and the line of an [`ExitError`](crate::ExitError).
     Failed {
         /// Exit status.
@@ -38,4 +38,6 @@ pub(super) enum ToNew {
     State(Box<HandedState>),
     /// The old program writes nothing any more.
     Commit,
+    /// The new program serves: no other one takes the mount over from here on. The end of the old program means the same.
+    Go,
 }

@@ -18,7 +18,7 @@ pub(crate) struct HandedState {
     pub(super) reason: String,
     /// `true` if the mount is read-only because the device is, against its options.
     pub(super) is_write_protected: bool,
-    /// `true` if nothing may be written: the volume is mounted read-only, or rests after a remount to read-only.
+    /// `true` if nothing was written since the volume was mounted read-only.
     pub(super) is_read_only: bool,
     /// `true` if the kernel was told that it may read asynchronously.
     pub(super) reads_asynchronously: bool,

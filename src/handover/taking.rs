@@ -8,6 +8,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
@@ -43,6 +45,8 @@ pub(crate) struct Taken {
     pub(crate) agreed: Agreed,
     state: HandedState,
     pub(crate) descriptors: HandedDescriptors,
+    /// `true` once this program has the mount.
+    owns: Arc<AtomicBool>,
 }
 
 /// Connection before the state is handed over.
@@ -84,6 +88,19 @@ impl Beginning {
 
     /// Waits for the state.
     pub(crate) fn receive(self) -> Result<Taken, ExitError> {
+        match self.receive_state() {
+            Ok((agreed, state, descriptors)) => {
+                let owns = Arc::default();
+                Ok(Taken { link: self.link, number: self.number, agreed, state, descriptors, owns })
+            }
+            Err(failure) => {
+                self.fail(&failure);
+                Err(failure)
+            }
+        }
+    }
+
+    fn receive_state(&self) -> Result<(Agreed, HandedState, HandedDescriptors), ExitError> {
         let received = self.link.receive(end()).map_err(ExitError::system)?;
         let (ToNew::State(state), descriptors) = received else { return Err(unexpected()) };
         let descriptors =
@@ -91,7 +108,7 @@ impl Beginning {
         let agreed = state.agreed.known().ok_or_else(|| {
             ExitError::mount("the older program uses features of FUSE that this one does not know")
         })?;
-        Ok(Taken { link: self.link, number: self.number, agreed, state: *state, descriptors })
+        Ok((agreed, *state, descriptors))
     }
 }
 
@@ -109,7 +126,7 @@ impl Taken {
         self.state.is_write_protected
     }
 
-    /// Returns whether nothing may be written.
+    /// Returns whether nothing was written since the volume was mounted read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.state.is_read_only
     }
@@ -144,14 +161,37 @@ impl Taken {
         self.link.send(&ToOld::Ready, &[], end()).map_err(ExitError::system)?;
         match self.link.receive(end()).map_err(ExitError::system)? {
             (ToNew::Commit, _) => Ok(()),
-            (ToNew::State(_), _) => Err(unexpected()),
+            _ => Err(unexpected()),
         }
     }
 
-    /// Says that this program serves from now on.
-    pub(crate) fn serving(&self) {
+    /// Says that all threads wait to serve, and waits until this program has the mount: until the old one says so, or has ended.
+    pub(crate) fn wait_for_go(&self) -> Result<(), ExitError> {
         // The old program may have been killed.
-        let _ = self.link.send(&ToOld::Serving, &[], end());
+        let _ = self.link.send(&ToOld::Started, &[], end());
+        loop {
+            match self.link.receive(end()) {
+                Ok((ToNew::Go, _)) => break,
+                Ok(_) => return Err(unexpected()),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::TimedOut => {}
+                    io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => break,
+                    _ => return Err(ExitError::system(error)),
+                },
+            }
+        }
+        self.owns.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Returns the mark that is `true` once this program has the mount. Until then it must remove nothing.
+    pub(crate) fn owns(&self) -> Arc<AtomicBool> {
+        self.owns.clone()
+    }
+
+    /// Returns whether this program has the mount.
+    pub(crate) fn has_mount(&self) -> bool {
+        self.owns.load(Ordering::SeqCst)
     }
 
     /// Tells the old program why this one gives up.

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -51,9 +51,15 @@ impl MetricsSockets {
         Self { beside_control, address }
     }
 
-    /// Goes on with the sockets of another program: that for the owner, and that at `address`.
-    pub(crate) fn adopt(descriptors: &mut HandedDescriptors, address: Option<SocketAddr>) -> Self {
-        let beside_control = descriptors.take(DescriptorUse::Metrics).map(adopt_for_metrics);
+    /// Goes on with the sockets of another program: that for the owner, and that at `address`. The file is removed once `owns` is
+    /// `true`.
+    pub(crate) fn adopt(
+        descriptors: &mut HandedDescriptors,
+        address: Option<SocketAddr>,
+        owns: Arc<AtomicBool>,
+    ) -> Self {
+        let beside_control = descriptors.take(DescriptorUse::Metrics);
+        let beside_control = beside_control.map(|listener| adopt_for_metrics(listener, owns));
         let beside_control = beside_control.unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()));
         let at_address = descriptors.take(DescriptorUse::MetricsAddress).map(TcpListener::from);
         let address = address

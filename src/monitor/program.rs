@@ -9,19 +9,28 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use nix::unistd::geteuid;
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sfs_system::mountinfo::DeviceNumber;
+
+use super::trusted_file;
 
 /// Name of the program in the list of processes.
 const NAME: &str = "sfs-mount";
 
 /// Largest size of a program in bytes.
 const LEN_MAX: u64 = 1 << 30;
+
+/// Search path of a program that root runs.
+const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Variables that a program gets from root as this process has them. All others stay behind: who mounted, long ago, may have set any.
+const KEPT: [&str; 1] = ["XDG_RUNTIME_DIR"];
 
 /// Option of the program, without a promise: only programs of this kind pass it.
 const OPTION: &str = "--take-over";
@@ -86,17 +95,20 @@ impl Starter {
     pub(super) fn start(&self, which: Successor, number: DeviceNumber) -> io::Result<OwnedFd> {
         let mut started = self.started.lock();
         end(&mut started);
-        let path = match which {
-            Successor::Installed => self.spec.program.as_path(),
-            Successor::Own => Path::new("/proc/self/exe"),
+        let program = match which {
+            Successor::Installed => trusted_file::open(&self.spec.program)?,
+            Successor::Own => File::open("/proc/self/exe")?,
         };
-        let image = image(path)?;
+        let image = image(program)?;
         let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC);
         let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None)?;
         let mut command = Command::new(format!("/proc/self/fd/{}", image.as_raw_fd()));
         command.arg0(NAME).args(&self.spec.arguments);
         let take_over = TakeOver { number, program: self.spec.program.clone() };
         command.arg(OPTION).arg(take_over.to_argument());
+        if geteuid().is_root() {
+            command.env_clear().env("PATH", PATH).envs(kept_environment());
+        }
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         *started = Some(command.spawn()?);
         Ok(ours)
@@ -115,10 +127,14 @@ fn end(started: &mut Option<Child>) {
     }
 }
 
-/// Returns memory with the program at `path`, which nobody can change. The started program inherits the descriptor: a script is opened
-/// by its interpreter.
-fn image(path: &Path) -> io::Result<File> {
-    let mut program = File::open(path)?;
+/// Returns the variables of this process that the program needs: it must find the same runtime directory.
+fn kept_environment() -> impl Iterator<Item = (&'static str, OsString)> {
+    KEPT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
+}
+
+/// Returns memory with the content of `program`, which nobody can change. The started program inherits the descriptor: a script is
+/// opened by its interpreter.
+fn image(mut program: File) -> io::Result<File> {
     if !program.metadata()?.is_file() || program.metadata()?.len() > LEN_MAX {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -155,11 +171,12 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = scratch.path().join("program");
         std::fs::write(&path, b"first").expect("a file");
-        let image = image(&path).expect("memory");
+        let image = image(File::open(&path).expect("a file")).expect("memory");
         std::fs::write(&path, b"other").expect("a file");
         let text = std::fs::read(format!("/proc/self/fd/{}", image.as_raw_fd()));
         assert_eq!(text.expect("the memory"), b"first");
         (&image).write_all(b"x").expect_err("nobody can change it");
-        super::image(scratch.path()).expect_err("a directory is no program");
+        let directory = File::open(scratch.path()).expect("a directory");
+        super::image(directory).expect_err("a directory is no program");
     }
 }

@@ -21,6 +21,7 @@ use crate::exit_error::ExitError;
 use crate::fuse::FuseShell;
 use crate::handover::state::DescriptorUse;
 use crate::handover::taking::Taken;
+use crate::handover::turn::Turn;
 use crate::monitor::Monitor;
 use crate::mount::{self, OpenedDevice};
 use crate::mount_options::MountOptions;
@@ -111,14 +112,16 @@ impl OwnMount {
     pub(super) fn unmount_on(
         &self,
         mut signals: Signals,
+        turn: Arc<Turn>,
         begin: impl Fn() + Send + 'static,
     ) -> Result<(), ExitError> {
         let own = self.clone();
         let wait = move || {
             for _ in signals.forever() {
                 begin();
-                let gone =
-                    own.detach(MntFlags::empty()).or_else(|_| own.detach(MntFlags::MNT_DETACH));
+                let gone = turn.unmount(|| {
+                    own.detach(MntFlags::empty()).or_else(|_| own.detach(MntFlags::MNT_DETACH))
+                });
                 if let Err(failure) = gone {
                     tracing::error!("{}: {failure}", own.name);
                 }

@@ -129,7 +129,7 @@ pub(super) fn prepare(
     let timed = Arc::new(TimedDevice::new(device.clone()));
     let both = (device.clone(), timed.clone());
     let volume = match taken {
-        Some(_) => open_to_write_later(both, path, &options)?,
+        Some(taken) => open_taken(both, path, &options, taken)?,
         None => open_volume(both, path, &options, pipe)?,
     };
     let before = volume.lifetime_before();
@@ -197,13 +197,13 @@ pub(super) fn prepare(
     warn_about(&volume, serving.enforces_lists, &name);
     let number = own.number();
     let sockets = match taken {
-        Some(taken) => Sockets::adopt(dir, &options, &mut taken.descriptors),
+        Some(taken) => Sockets::adopt(dir, &options, taken),
         None => Sockets::listen(dir, number, &options),
     };
     let limits = confinement::limit(path, number, &options, &bdi, &sockets, &serving)?;
     if let Some(taken) = taken {
         taken.wait_for_commit()?;
-        begin_writing(&volume, taken, (&waker, &own), &name);
+        begin_writing(&volume, taken, &own, &name);
     }
     Ok(Prepared {
         volume,
@@ -231,14 +231,38 @@ pub(super) fn prepare(
     })
 }
 
+/// Opens the volume of a mount that is taken over, without a write. One that is written since a remount is read as for writing.
+///
+/// # Errors
+///
+/// The first write would raise the volume's format, and the program before could not go on if this one failed then.
+fn open_taken(
+    both: (Arc<FileDevice>, Arc<TimedDevice>),
+    path: &Path,
+    options: &MountOptions,
+    taken: &Taken,
+) -> Result<Arc<Volume>, ExitError> {
+    let mut options = options.clone();
+    options.volume.read_only &= taken.is_read_only();
+    let volume = open_to_write_later(both, path, &options)?;
+    let version = volume.superblock().version;
+    if version < FORMAT_VERSION && !options.volume.read_only {
+        return Err(ExitError::mount(format_args!(
+            "{}: the new program would raise the volume's format from version {version} to {FORMAT_VERSION}, and the program \
+             before could not go on after a failure; unmount it and mount it again",
+            path.display()
+        )));
+    }
+    Ok(volume)
+}
+
 /// Begins to write to a volume that was taken over. After a failure it is served read-only, as after any failed write: no other
 /// program could do more.
-fn begin_writing(volume: &Volume, taken: &Taken, (waker, own): (&Waker, &OwnMount), name: &str) {
+fn begin_writing(volume: &Volume, taken: &Taken, own: &OwnMount, name: &str) {
     if let Ok(Some(mount)) = own.table().of_number(own.number()) {
         volume.set_access_times(access_times_of(&mount));
     }
     if taken.is_read_only() {
-        drop(waker.rest());
         return;
     }
     if let Err(error) = volume.begin_writing(file_clock::now(), &mut |_| {}) {

@@ -6,10 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nix::mount::MntFlags;
 use parking_lot::Mutex;
 use sfs_core::Volume;
+use sfs_fuse::Pauser;
 
 use super::own_mount::OwnMount;
 use super::prepared::Prepared;
@@ -21,6 +23,7 @@ use crate::exit_error::ExitError;
 use crate::freeze::ThawReason;
 use crate::handover::giving::Giver;
 use crate::handover::taking::Taken;
+use crate::handover::turn::Turn;
 use crate::health_log::HealthLog;
 use crate::inspect::scrubber::Scrubber;
 use crate::log_thread::{LogThread, LogWork};
@@ -29,6 +32,9 @@ use crate::ready_pipe::ReadyPipe;
 use crate::recent_cleanings::RecentCleanings;
 use crate::timed_device::TimedDevice;
 
+/// Time between two looks at threads that start.
+const LOOK: Duration = Duration::from_micros(200);
+
 impl Prepared {
     /// Serves the mount to its end.
     pub(super) fn serve(
@@ -36,7 +42,7 @@ impl Prepared {
         request: &MountRequest,
         dir: &Path,
         pipe: &mut ReadyPipe,
-        taken: Option<Taken>,
+        taken: Option<&Taken>,
     ) -> Result<(), ExitError> {
         let Self { volume, name, own, waker, freezer, .. } = &self;
         let (volume, name, own) = (volume.clone(), name.clone(), own.clone());
@@ -44,7 +50,8 @@ impl Prepared {
         let lost_writeback = self.shell.lost_writeback.clone();
         let no_thread = |error| ExitError::system(format_args!("cannot start a thread: {error}"));
         let thawing = freezer.clone();
-        own.unmount_on(self.signals, move || {
+        let turn = Arc::new(Turn::default());
+        own.unmount_on(self.signals, turn.clone(), move || {
             thawing.thaw(ThawReason::Unmount);
         })?;
         let look = watch(volume.clone(), self.timed, self.log_work.clone(), name.clone());
@@ -76,6 +83,9 @@ impl Prepared {
             is_write_protected: self.is_write_protected,
             foreground: request.foreground,
             is_over: is_over.clone(),
+            turn,
+            number: own.number(),
+            mounts: own.table(),
             metrics: Mutex::new(self.sockets.metrics.duplicates()),
         };
         let handler = Arc::new(ControlHandler {
@@ -102,18 +112,23 @@ impl Prepared {
             trimming: self.shell.trimming,
             giver,
         });
-        let control =
-            self.sockets.control.and_then(|socket| start_control(dir, socket, handler.clone()));
-        let report = move || handler.report_of_mount();
-        let metrics = MetricsServer::start(&name, self.sockets.metrics, Arc::new(report));
-        // From here on the end of this process is that of the mount: no other program knows what it answers.
-        taken.iter().for_each(Taken::serving);
-        drop(taken);
+        let held = taken.and(self.serving.pauser());
+        held.iter().for_each(Pauser::hold);
         // The mount answers only once this thread runs.
         let (own_while_serving, serving) = (own.clone(), self.serving);
         let serve = move || serving.run(|error| own_while_serving.lose(error));
         let serving = std::thread::Builder::new().name("sfs-serve".into()).spawn(serve);
         let serving = serving.map_err(no_thread)?;
+        if let (Some(taken), Some(held)) = (taken, held) {
+            // Until then another program may go on with the mount, so no request is read, and no client is accepted.
+            wait_for_threads(&held, &serving)?;
+            taken.wait_for_go()?;
+            held.release();
+        }
+        let control =
+            self.sockets.control.and_then(|socket| start_control(dir, socket, handler.clone()));
+        let report = move || handler.report_of_mount();
+        let metrics = MetricsServer::start(&name, self.sockets.metrics, Arc::new(report));
         let answered = self.root.map_or(Ok(()), |root| wait_for_answer(root, &own));
         let answered = answered.inspect(|()| {
             bdi.configure(volume.certain_space().available_bytes());
@@ -148,6 +163,17 @@ impl Prepared {
             ExitError::system(format_args!("{}: the mount does not answer: {error}", dir.display()))
         })
     }
+}
+
+/// Waits until all threads of a session that is held have started.
+fn wait_for_threads(held: &Pauser, serving: &JoinHandle<io::Result<()>>) -> Result<(), ExitError> {
+    while !held.is_held() {
+        if serving.is_finished() {
+            return Err(ExitError::system("cannot start the threads that serve"));
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// Waits until the mount with the directory `root` answers.

@@ -141,6 +141,21 @@ impl Pauser {
         }
     }
 
+    /// Keeps a session that is not served yet from reading before [`Pauser::release`]: its threads start, and wait.
+    pub fn hold(&self) {
+        self.pausing.is_wanted.store(true, Ordering::SeqCst);
+    }
+
+    /// Ends a [`Pauser::hold`].
+    pub fn release(&self) {
+        self.pausing.resume();
+    }
+
+    /// Returns whether all threads that read from the channels have started, and wait for the end of a pause.
+    pub fn is_held(&self) -> bool {
+        self.pausing.readers.lock().waiting == self.channels.len()
+    }
+
     /// Returns what both sides have agreed on.
     pub fn agreed(&self) -> &Agreed {
         &self.agreed

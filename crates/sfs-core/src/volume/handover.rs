@@ -4,6 +4,7 @@
 //! before the first change: a file without a name is kept by its references alone.
 
 use super::Volume;
+use crate::Result;
 
 /// References of callers to one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,28 @@ impl Volume {
             self.inodes.refer_often(ino, count);
             self.inodes.set_linkable(ino, is_linkable);
         }
+    }
+
+    /// Makes everything durable for the handover. Losses are reported to nobody: programs learn of them at their own syncs.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` if nothing may be written; errors of the device.
+    pub fn write_for_handover(&self) -> Result<()> {
+        self.write_access_times()?;
+        self.superblocks.after(self.sync_queued(None))
+    }
+
+    /// Writes a checkpoint as [`Volume::freeze`] does, and reports losses to nobody.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Volume::freeze`], but for losses.
+    pub fn freeze_for_handover(&self) -> Result<()> {
+        self.health.check_writable()?;
+        self.write_for_handover()?;
+        let frozen = self.space.commit_for_freeze(&mut self.log.lock());
+        self.superblocks.after(frozen)
     }
 
     /// Returns whether dirty data was lost because its place in the tree is damaged. Which caller has learned of that is
