@@ -90,10 +90,21 @@ impl Waker {
     /// Begins a rest, which ends with the next change. No step begins while the returned guard lives.
     pub(crate) fn rest(&self) -> MutexGuard<'_, ()> {
         let step = self.step.lock();
+        self.begin_rest();
+        step
+    }
+
+    /// Does the same, unless the present step is not over at `end`.
+    pub(crate) fn rest_by(&self, end: Instant) -> Option<MutexGuard<'_, ()>> {
+        let step = self.step.try_lock_until(end)?;
+        self.begin_rest();
+        Some(step)
+    }
+
+    fn begin_rest(&self) {
         let _flags = self.flags.lock();
         self.is_resting.store(true, Ordering::Relaxed);
         self.has_changed.store(false, Ordering::Relaxed);
-        step
     }
 
     /// Returns whether no change was announced since [`Waker::rest`].

@@ -23,4 +23,4 @@ pub(crate) use client::{ControlClient, ControlError};
 pub(crate) use handler::ControlHandler;
 pub(crate) use messages::{ControlReply, ControlRequest, ScrubRequest, TraceBeginning};
 pub(crate) use server::{ControlServer, ControlSocket, is_allowed};
-pub(crate) use socket_path::{BoundSocket, listen_for_metrics};
+pub(crate) use socket_path::{BoundSocket, adopt_for_metrics, listen_for_metrics};

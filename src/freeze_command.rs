@@ -41,7 +41,7 @@ pub fn thaw(dir: &Path) -> Result<(), ExitError> {
     }
 }
 
-fn find(dir: &Path) -> Result<MountRecord, ExitError> {
+pub(crate) fn find(dir: &Path) -> Result<MountRecord, ExitError> {
     let shown = dir.display();
     let dir = dir.canonicalize().map_err(|error| {
         ExitError::usage(format_args!("{shown}: {}", exit_error::reason(&error)))

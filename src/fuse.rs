@@ -37,6 +37,7 @@ pub(crate) use dispatch::{WRITE_MAX, congestion_threshold};
 pub(crate) use fuse_shell::FuseShell;
 pub(crate) use invalidations::AttributeInvalidations;
 pub(crate) use latencies::{Latencies, LatencySnapshot};
-pub(crate) use lost_writeback::LossReport;
+pub(crate) use lost_writeback::{HandedLosses, LossReport, LostWriteback};
+pub(crate) use open_handles::{HandedHandles, OpenHandles};
 pub(crate) use read_ahead::{ReadAhead, ReadFigures};
 pub(crate) use reply_result::ReplyResult;

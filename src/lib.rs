@@ -7,10 +7,10 @@
 //!
 //! 0. [`command_line`]: the arguments of the programs;
 //! 1. one module for each task of a program: [`image`], [`remount`], [`resize`], [`unmount`], [`stat`], [`segments_command`], [`freeze_command`],
-//!    [`health`], [`hot_command`], [`file_command`], [`asked_work_command`], [`defrag_command`], [`metrics_command`], [`scrub_command`], [`trace_command`], [`mount_session`];
+//!    [`health`], [`hot_command`], [`file_command`], [`asked_work_command`], [`defrag_command`], [`metrics_command`], [`scrub_command`], [`trace_command`], [`upgrade_command`], [`mount_session`];
 //! 2. `control`: the socket between those programs and the daemon of a mount; [`metrics`], which is served beside it;
 //!    `waiting_requests`;
-//! 3. `health_log`: early warning; [`stat_report`]: the numbers of a volume; `recent_cleanings`; `resize_report`: changes of its size;
+//! 3. `handover`: giving a mount to another program; `health_log`: early warning; [`stat_report`]: the numbers of a volume; `recent_cleanings`; `resize_report`: changes of its size;
 //!    `inspect`: its files, its scrub, and work that is asked for;
 //! 4. [`transport`]: carries requests between the kernel and the shell;
 //! 5. `fuse`: the shell, which turns requests into calls of the volume; [`freeze`]: the gate for requests that change it;
@@ -33,6 +33,7 @@ pub mod file_command;
 pub mod freeze;
 pub mod freeze_command;
 mod fuse;
+mod handover;
 pub mod health;
 mod health_log;
 pub mod hot_command;
@@ -69,6 +70,7 @@ pub mod transport;
 pub mod unmount;
 #[expect(unsafe_code, reason = "the one module that calls the system")]
 mod unsafe_calls;
+pub mod upgrade_command;
 mod volume_path;
 mod waiting_requests;
 

@@ -51,6 +51,8 @@ pub(crate) struct LogWork {
     /// Number of steps, which is also larger after each change of `is_stuck`.
     progress: AtomicU64,
     pace: BatchPace,
+    /// Held during a step.
+    step: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +71,13 @@ impl LogWork {
             is_stuck: AtomicBool::new(false),
             progress: AtomicU64::new(0),
             pace: BatchPace::new(device),
+            step: Mutex::default(),
         }
+    }
+
+    /// Keeps the thread from beginning a step as long as the returned value lives, unless the present step is not over at `end`.
+    pub(crate) fn hold_by(&self, end: Instant) -> Option<MutexGuard<'_, ()>> {
+        self.step.try_lock_until(end)
     }
 
     /// Wakes the thread if there is work. Called after each change.
@@ -135,7 +143,9 @@ impl LogWork {
             drop(state);
             self.pace.apply(volume);
             // Errors are reported by the background's commit, by syncs, and by writes that overrun the memory.
+            let step = self.step.lock();
             let has_written = volume.log_step().unwrap_or(false);
+            drop(step);
             state = self.state.lock();
             // Work for changes that fails lets writes wait for no longer than before.
             let is_stuck = !has_written && volume.is_write_back_due();

@@ -3,22 +3,28 @@
 //! Landlock forbids the daemon to unmount and to look at other processes, and no limit of a process can be undone. So the daemon forks
 //! before it reads the volume, and [`Monitor`] asks the other process for the few acts that are left ([`acts`]). The monitor reads
 //! nothing from the volume, has neither the device nor `/dev/fuse` open, and trusts no request: it unmounts only the mount that it was
-//! told of before the daemon limited itself, and tells no more of other processes than the acts state. It ends with the daemon.
+//! told of before the daemon limited itself, starts only the program of the mount ([`program`]), and tells no more of other processes
+//! than the acts state. It ends with the daemon.
 //!
 //! An unmount may take long, so the two kinds of requests have a socket and a thread each. Without a sandbox the daemon does the acts
 //! itself.
 
 mod acts;
 mod messages;
+mod program;
 mod server;
+mod trusted_file;
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use nix::mount::MntFlags;
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sfs_system::mountinfo::{DeviceNumber, MountTable};
 
@@ -28,6 +34,12 @@ use crate::unsafe_calls::{ForkSide, split};
 use acts::PrivilegedActs;
 pub(crate) use acts::SHUTDOWN_FLAG_MAX;
 use messages::{MonitorReply, MonitorRequest};
+pub(crate) use program::TakeOver;
+pub(crate) use program::{StartSpec, Successor};
+
+/// Longest wait for the start or the end of a program. A program on a filesystem that does not answer, or an unmount that waits, takes
+/// longer.
+const PROGRAM_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Place of the acts that need privileges.
 #[derive(Debug)]
@@ -37,7 +49,7 @@ pub(crate) enum Monitor {
     /// A process of its own.
     Process {
         /// Socket for the mount.
-        mount: Mutex<OwnedFd>,
+        mount: Mutex<MountSocket>,
         /// Socket for questions about processes.
         questions: Mutex<OwnedFd>,
     },
@@ -51,20 +63,26 @@ impl Default for Monitor {
 }
 
 impl Monitor {
+    /// Returns a monitor in this process, that starts a program by `spec`.
+    pub(crate) fn in_process(spec: StartSpec) -> Self {
+        Self::InProcess(PrivilegedActs::starting(spec))
+    }
+
     /// Forks the process of the monitor, in which the call does not return. That process is no writer of `pipe`, whose reader waits
     /// for the last one.
-    pub(crate) fn start(pipe: &mut ReadyPipe) -> io::Result<Self> {
+    pub(crate) fn start(pipe: &mut ReadyPipe, spec: StartSpec) -> io::Result<Self> {
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let sockets = || socketpair(kind.0, kind.1, kind.2, None);
         let (mount, questions) = (sockets()?, sockets()?);
         match split()? {
-            ForkSide::Parent => {
-                Ok(Self::Process { mount: mount.0.into(), questions: questions.0.into() })
-            }
+            ForkSide::Parent => Ok(Self::Process {
+                mount: MountSocket::new(mount.0).into(),
+                questions: questions.0.into(),
+            }),
             ForkSide::Child => {
                 drop((mount.0, questions.0));
                 pipe.abandon();
-                server::run(mount.1, questions.1)
+                server::run(mount.1, questions.1, spec)
             }
         }
     }
@@ -80,7 +98,7 @@ impl Monitor {
         match self {
             Self::InProcess(acts) => acts.note_mount(dir.to_owned(), number, table.clone()),
             Self::Process { mount, .. } => {
-                match ask(&mount.lock(), &MonitorRequest::mounted(dir, number))? {
+                match mount.lock().ask(&MonitorRequest::mounted(dir, number), None)?.0 {
                     MonitorReply::Done => {}
                     MonitorReply::Failed { line, .. } => return Err(io::Error::other(line)),
                     _ => return Err(io::ErrorKind::InvalidData.into()),
@@ -98,9 +116,9 @@ impl Monitor {
         match self {
             Self::InProcess(acts) => acts.detach(flags),
             Self::Process { mount, .. } => {
-                match ask(&mount.lock(), &MonitorRequest::Detach { lazy, force }) {
-                    Ok(MonitorReply::Done) => Ok(()),
-                    Ok(MonitorReply::Failed { status, line }) => {
+                match mount.lock().ask(&MonitorRequest::Detach { lazy, force }, None) {
+                    Ok((MonitorReply::Done, _)) => Ok(()),
+                    Ok((MonitorReply::Failed { status, line }, _)) => {
                         Err(ExitError::with_status(status, line))
                     }
                     Ok(_) => Err(gone(&io::ErrorKind::InvalidData.into())),
@@ -108,6 +126,40 @@ impl Monitor {
                 }
             }
         }
+    }
+
+    /// Starts a program that takes the mount over. Returns the socket to it. A program that was started before is ended.
+    pub(crate) fn start_program(&self, which: Successor) -> io::Result<OwnedFd> {
+        match self {
+            Self::InProcess(acts) => acts.start_program(which),
+            Self::Process { mount, .. } => {
+                let own = which == Successor::Own;
+                let request = MonitorRequest::StartProgram { own };
+                match mount.lock().ask(&request, Some(PROGRAM_WAIT_MAX))? {
+                    (MonitorReply::Done, Some(link)) => Ok(link),
+                    (MonitorReply::Failed { line, .. }, _) => Err(io::Error::other(line)),
+                    _ => Err(io::ErrorKind::InvalidData.into()),
+                }
+            }
+        }
+    }
+
+    /// Ends the program of [`Monitor::start_program`], and waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// It is not known whether the program has ended.
+    pub(crate) fn stop_program(&self) -> io::Result<()> {
+        match self {
+            Self::InProcess(acts) => acts.stop_program(),
+            Self::Process { mount, .. } => {
+                match mount.lock().ask(&MonitorRequest::StopProgram, Some(PROGRAM_WAIT_MAX))? {
+                    (MonitorReply::Done, _) => {}
+                    _ => return Err(io::ErrorKind::InvalidData.into()),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the effective capabilities of the process, or thread, `pid`; `None` if it is in another user namespace, or cannot be
@@ -146,8 +198,76 @@ fn gone(error: &io::Error) -> ExitError {
     ExitError::system(format_args!("the monitor of this mount has ended: {error}; use umount(8)"))
 }
 
+/// Socket for requests about the mount.
+#[derive(Debug)]
+pub(crate) struct MountSocket {
+    socket: OwnedFd,
+    /// Number of replies that were not waited for.
+    owed: usize,
+}
+
+impl MountSocket {
+    fn new(socket: OwnedFd) -> Self {
+        Self { socket, owed: 0 }
+    }
+
+    /// Sends a request to the monitor, and waits for the reply: for at most `wait_max`, if that is given.
+    fn ask(
+        &mut self,
+        request: &MonitorRequest,
+        wait_max: Option<Duration>,
+    ) -> io::Result<(MonitorReply, Option<OwnedFd>)> {
+        let end = wait_max.map(|wait_max| Instant::now() + wait_max);
+        messages::send(&self.socket, request, None)?;
+        self.owed += 1;
+        loop {
+            wait_until_readable(&self.socket, end)?;
+            let reply = messages::receive(&self.socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            self.owed -= 1;
+            if self.owed == 0 {
+                return Ok(reply);
+            }
+        }
+    }
+}
+
+/// Waits for a packet, or the end of the other side; `TimedOut` at `end`.
+fn wait_until_readable(socket: &OwnedFd, end: Option<Instant>) -> io::Result<()> {
+    loop {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(socket, PollFlags::IN)], left.as_ref()) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(Errno::INTR) => {}
+            polled => return polled.map(drop).map_err(io::Error::from),
+        }
+    }
+}
+
 /// Sends a request to the monitor, and waits for the reply.
 fn ask(socket: &OwnedFd, request: &MonitorRequest) -> io::Result<MonitorReply> {
-    messages::send(socket, request)?;
-    messages::receive(socket)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    messages::send(socket, request, None)?;
+    let reply = messages::receive(socket)?.map(|(reply, _)| reply);
+    reply.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reply that comes late is not taken for that to the next request.
+    #[test]
+    fn a_late_reply_belongs_to_its_request() {
+        let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None).expect("sockets");
+        let mut socket = MountSocket::new(ours);
+        let soon = Some(Duration::from_millis(10));
+        let late = socket.ask(&MonitorRequest::StopProgram, soon).map(drop);
+        assert_eq!(late.expect_err("nobody answers").kind(), io::ErrorKind::TimedOut);
+        messages::send(&theirs, &MonitorReply::Done, None).expect("sent");
+        let failed = MonitorReply::Failed { status: 1, line: "the second".into() };
+        messages::send(&theirs, &failed, None).expect("sent");
+        let (reply, _) = socket.ask(&MonitorRequest::StopProgram, None).expect("a reply");
+        assert!(matches!(reply, MonitorReply::Failed { .. }), "{reply:?}");
+    }
 }

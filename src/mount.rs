@@ -26,7 +26,9 @@ use crate::mount_options::MountOptions;
 
 pub(crate) use detach::detach;
 pub(crate) use mount_target::MountTarget;
-pub(crate) use open_volume::{OpenedDevice, explain, open_device, open_volume};
+pub(crate) use open_volume::{
+    OpenedDevice, explain, open_device, open_to_write_later, open_volume,
+};
 pub(crate) use unmounted::open_for_reading;
 
 /// Device file of the kernel's FUSE.

@@ -12,12 +12,13 @@ mod notify_thread;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use clap::ValueEnum;
 use fuser_adapter::FuserSession;
 use native::NativeSession;
-use sfs_fuse::NoUring;
+use sfs_fuse::{Agreed, NoUring, Pauser};
 
 use crate::exit_error::ExitError;
 use crate::fuse::FuseShell;
@@ -123,6 +124,27 @@ impl TransportChoice {
 }
 
 impl Serving {
+    /// Goes on with a session that another program has agreed on, over its `channels`.
+    pub(crate) fn resume(
+        channels: Vec<OwnedFd>,
+        agreed: Agreed,
+        shell: FuseShell,
+        reason: String,
+    ) -> io::Result<Self> {
+        let session = NativeSession::resume(channels, agreed, shell)?;
+        let enforces_lists = session.enforces_lists();
+        let session = AnySession::Native(session);
+        Ok(Self { transport: ActiveTransport::Dev, reason, enforces_lists, session })
+    }
+
+    /// Returns a way to pause the session; `None` if the transport has none.
+    pub(crate) fn pauser(&self) -> Option<Pauser> {
+        match &self.session {
+            AnySession::Native(session) => session.pauser(),
+            AnySession::Fuser(_) => None,
+        }
+    }
+
     /// Returns the device file that the threads of this transport open.
     pub(crate) fn opened_later(&self) -> Option<&'static Path> {
         match self.session {

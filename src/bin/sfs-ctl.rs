@@ -9,7 +9,7 @@ use sfs::command_line::{CtlArguments, CtlCommand, ImageCommand};
 use sfs::{
     ExitError, asked_work_command, defrag_command, file_command, freeze_command, health,
     hot_command, image, metrics_command, resize, scrub_command, segments_command, stat,
-    trace_command,
+    trace_command, upgrade_command,
 };
 #[cfg(feature = "view")]
 use view::{report_command, top_command};
@@ -43,6 +43,9 @@ fn main() -> ExitCode {
         CtlCommand::Thaw { mount, json } => {
             freeze_command::thaw(&mount)?;
             if json { print(r#"{"version":1,"frozen":false}"#) } else { Ok(()) }
+        }
+        CtlCommand::Upgrade { mount, timeout, json } => {
+            print(&upgrade_command::upgrade(&mount, timeout, json)?)
         }
         CtlCommand::Hot(arguments) => print(&hot_command::run(&arguments)?),
         CtlCommand::File(arguments) => print(&file_command::run(&arguments)?),

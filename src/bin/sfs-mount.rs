@@ -29,6 +29,7 @@ fn mount(arguments: MountArguments) -> Result<(), ExitError> {
         });
     }
     let options = MountOptions::parse(lists(), arguments.sloppy)?;
+    let take_over = arguments.take_over()?;
     let Some(dir) = arguments.dir else {
         let device = arguments.device.display();
         return Err(ExitError::usage(format_args!(
@@ -43,5 +44,8 @@ fn mount(arguments: MountArguments) -> Result<(), ExitError> {
         foreground: arguments.foreground,
         verbose: arguments.verbose,
         fake: arguments.fake,
+        lists: arguments.options,
+        sloppy: arguments.sloppy,
+        take_over,
     })
 }

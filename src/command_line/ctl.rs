@@ -11,6 +11,7 @@ use crate::command_line::view::{ReportArguments, TopArguments};
 use crate::defrag_command::DefragArguments;
 use crate::file_command::FileArguments;
 use crate::freeze::{FREEZE_SECS_DEFAULT, FREEZE_SECS_MAX};
+use crate::handover::{UPGRADE_SECS_DEFAULT, UPGRADE_SECS_MAX};
 use crate::hot_command::HotArguments;
 use crate::metrics_command::MetricsArguments;
 use crate::scrub_command::ScrubCommand;
@@ -89,6 +90,25 @@ pub enum CtlCommand {
     Thaw {
         /// Mount point of the volume
         mount: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Has the installed program go on with a mount, without an unmount: programs see a pause. If that fails at any point, the
+    /// program that served before goes on. Needs a mount with --transport dev. Only root and the user who mounted a
+    /// volume may upgrade it
+    Upgrade {
+        /// Mount point of the volume
+        mount: PathBuf,
+        /// Seconds after which a handover that does not succeed is given up, at most 600
+        #[arg(
+            short,
+            long,
+            value_name = "SECONDS",
+            default_value_t = UPGRADE_SECS_DEFAULT,
+            value_parser = clap::value_parser!(u64).range(1..=UPGRADE_SECS_MAX)
+        )]
+        timeout: u64,
         /// Print one JSON object
         #[arg(long)]
         json: bool,

@@ -1,9 +1,12 @@
 //! The command line of `sfs-mount`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Parser;
 
+use crate::exit_error::ExitError;
+use crate::monitor::TakeOver;
 use crate::mount_options::table;
 use crate::program::IgnoredFlags;
 use crate::transport;
@@ -35,9 +38,24 @@ pub struct MountArguments {
     /// Ignore unknown mount options
     #[arg(short, long)]
     pub sloppy: bool,
+    /// Take over a mount from the program at the other end of the standard input
+    #[arg(long, value_name = "MOUNT", hide = true)]
+    take_over: Option<OsString>,
     #[command(flatten)]
     accepted: IgnoredFlags,
     /// Print the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
+}
+
+impl MountArguments {
+    /// Returns the mount that another program hands over.
+    ///
+    /// # Errors
+    ///
+    /// The value is not one of such a program.
+    pub fn take_over(&self) -> Result<Option<TakeOver>, ExitError> {
+        let wrong = || ExitError::usage("--take-over is for sfs itself; see sfs-ctl upgrade");
+        self.take_over.as_ref().map(|given| TakeOver::parse(given).ok_or_else(wrong)).transpose()
+    }
 }

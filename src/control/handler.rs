@@ -18,13 +18,16 @@ use sfs_device::FileDevice;
 use sfs_system::mountinfo::{DeviceNumber, MountRecord, MountTable};
 
 use super::messages::{ControlReply, ControlRequest};
-use super::server::HandleRequest;
+use super::server::{AfterUpgrade, HandleRequest, Upgrade};
 use crate::background::Waker;
 use crate::bdi::BackingDevice;
 use crate::exit_error::ExitError;
 use crate::file_clock;
 use crate::freeze::{FREEZE_SECS_MAX, Freezer, ThawReason};
 use crate::fuse::{Latencies, ReadFigures};
+use crate::handover::UPGRADE_SECS_MAX;
+use crate::handover::giving::{Failure, Giver};
+use crate::handover::state::HandedDescriptors;
 use crate::inspect::scrubber::Scrubber;
 use crate::mount::explain;
 use crate::mount_options::MountOptions;
@@ -69,6 +72,7 @@ pub(crate) struct ControlHandler {
     pub(crate) is_ending: Arc<AtomicBool>,
     pub(crate) reads: ReadFigures,
     pub(crate) scrubber: Arc<Scrubber>,
+    pub(crate) giver: Giver,
     /// Held during a part of a trim.
     pub(crate) trimming: Arc<Mutex<()>>,
 }
@@ -78,7 +82,9 @@ impl HandleRequest for ControlHandler {
         let outcome = match request {
             ControlRequest::Status => return ControlReply::Status(Box::new(self.report())),
             ControlRequest::Segments { first } => return self.segments(*first),
-            ControlRequest::Watch | ControlRequest::Trace { .. } => return ControlReply::Watching,
+            ControlRequest::Watch
+            | ControlRequest::Trace { .. }
+            | ControlRequest::Upgrade { .. } => return ControlReply::Watching,
             ControlRequest::Allow(list) => self.allow(list).map(|()| ControlReply::Allowed),
             ControlRequest::BeginWriting => self.begin_writing().map(|()| ControlReply::Allowed),
             ControlRequest::Changed => self.note_change().map(|()| ControlReply::Allowed),
@@ -106,6 +112,26 @@ impl HandleRequest for ControlHandler {
 
     fn trace(&self, client: &UnixStream, names: bool) -> io::Result<()> {
         self.send_trace(client, names)
+    }
+
+    fn upgrade(&self, sockets: HandedDescriptors, pause_max: Duration) -> Upgrade {
+        let range = 1..=UPGRADE_SECS_MAX;
+        if !range.contains(&pause_max.as_secs()) {
+            let refusal = ExitError::usage(format_args!("give 1 to {UPGRADE_SECS_MAX} seconds"));
+            return Upgrade { reply: refusal.into(), then: AfterUpgrade::ServeOn };
+        }
+        let (reply, then) = match self.giver.hand_over(sockets, pause_max) {
+            Ok(report) => (ControlReply::Upgraded(report), AfterUpgrade::End),
+            Err(Failure::Refused(refusal)) => (refusal.into(), AfterUpgrade::ServeOn),
+            Err(Failure::Replaced(refusal)) => (refusal.into(), AfterUpgrade::End),
+            Err(Failure::Lost(failure)) => {
+                tracing::error!("{}: the mount is lost: {failure}", self.device);
+                let line = format_args!("{failure}; no program serves the mount any more");
+                let failure = ExitError::with_status(failure.status, line);
+                (failure.into(), AfterUpgrade::EndWithError)
+            }
+        };
+        Upgrade { reply, then }
     }
 }
 
@@ -155,8 +181,9 @@ impl ControlHandler {
             self.opened.allow_writing().map_err(ExitError::mount)?;
             let begun = self.volume.begin_writing(file_clock::now(), &mut |_| {});
             begun.map_err(|error| explain(&error, self.opened.path(), &self.opened))?;
-            self.waker.note();
         }
+        // Work is due again after a rest.
+        self.waker.note();
         Ok(())
     }
 
@@ -208,9 +235,11 @@ impl ControlHandler {
         if self.volume.is_read_only() {
             return Ok(());
         }
+        // In this order, as a handover takes them.
+        let is_over = self.keep_mounted()?;
         let step = self.waker.rest();
-        let outcome = self.write_all();
-        drop(step);
+        let outcome = self.volume.sync_all().map_err(|error| self.refusal(&error));
+        drop((step, is_over));
         if outcome.is_err() {
             self.waker.note();
         }

@@ -51,6 +51,8 @@ impl ControlHandler {
         if is_begun && self.is_ending.load(Ordering::Acquire) {
             return Err(self.is_unmounting());
         }
+        // A handover looks for a scrub that runs.
+        let _is_over = if is_begun { Some(self.keep_mounted()?) } else { None };
         match request {
             ScrubRequest::Start { rate_bytes, position } => {
                 self.scrubber.start(*rate_bytes, *position)

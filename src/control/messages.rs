@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit_error::ExitError;
 use crate::fuse::LossReport;
+use crate::handover::giving::UpgradeReport;
 use crate::inspect::asked_work::{CheckpointReport, CleanPart, DefragPart, TrimPart};
 use crate::inspect::file_map::FilePart;
 use crate::inspect::heat::HeatPart;
@@ -82,6 +83,11 @@ pub(crate) enum ControlRequest {
     Checkpoint,
     /// A request about the scrub of the volume.
     Scrub(ScrubRequest),
+    /// Asks to hand the mount over to the program that is installed now.
+    Upgrade {
+        /// Longest pause of requests in seconds, if the handover fails.
+        pause_max_secs: u64,
+    },
 }
 
 /// Request about the scrub of a volume.
@@ -144,6 +150,8 @@ pub(crate) enum ControlReply {
     Checkpoint(CheckpointReport),
     /// Reply to [`ControlRequest::Scrub`].
     Scrub(Box<ScrubReport>),
+    /// Reply to [`ControlRequest::Upgrade`].
+    Upgraded(UpgradeReport),
     /// Second reply to [`ControlRequest::Watch`]: everything is on the device.
     Written,
     /// Second reply to [`ControlRequest::Watch`]: this many bytes of the kernel's cache did not

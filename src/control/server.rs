@@ -5,10 +5,11 @@
 //! the socket.
 
 use std::io::{self, ErrorKind, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,13 +17,15 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, poll};
 use sfs_system::mountinfo::DeviceNumber;
 
 use super::json_line;
 use super::messages::{ControlReply, ControlRequest};
 use super::socket_path::{self, BoundSocket};
-use crate::exit_error::ExitError;
+use crate::exit_error::{ExitError, ExitStatus};
 use crate::fuse::LossReport;
+use crate::handover::state::{DescriptorUse, HandedDescriptors};
 
 /// Maximum length of a request, in bytes; a request with every option is much shorter.
 const REQUEST_LEN_MAX: usize = 16 << 10;
@@ -41,11 +44,31 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Handler of requests. No call but [`HandleRequest::trace`] waits for a client.
 pub(crate) trait HandleRequest: Send + Sync + 'static {
-    /// Answers every request but [`ControlRequest::Watch`] and [`ControlRequest::Trace`].
+    /// Answers every request but [`ControlRequest::Watch`], [`ControlRequest::Trace`] and [`ControlRequest::Upgrade`].
     fn handle(&self, request: &ControlRequest) -> ControlReply;
 
     /// Answers [`ControlRequest::Trace`]; ends when `client` closes the connection, or does not read for some time.
     fn trace(&self, client: &UnixStream, names: bool) -> io::Result<()>;
+
+    /// Answers [`ControlRequest::Upgrade`]. `sockets` are those of the server, for another program.
+    fn upgrade(&self, sockets: HandedDescriptors, pause_max: Duration) -> Upgrade;
+}
+
+/// Answer to [`ControlRequest::Upgrade`].
+pub(crate) struct Upgrade {
+    pub(crate) reply: ControlReply,
+    pub(crate) then: AfterUpgrade,
+}
+
+/// Next step of this process, once the reply is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterUpgrade {
+    /// It serves on.
+    ServeOn,
+    /// It ends, and does nothing more: another one serves.
+    End,
+    /// It tells those that watch, and ends with an error: the mount is lost.
+    EndWithError,
 }
 
 /// Control socket of a mount.
@@ -57,6 +80,9 @@ pub(crate) struct ControlServer {
 struct ServerState {
     handler: Arc<dyn HandleRequest>,
     clients: AtomicUsize,
+    listener: UnixListener,
+    /// Held while a client is accepted, and during a handover: who connects meanwhile is a client of the program that serves then.
+    accepting: Mutex<()>,
     /// Clients that watch for the end; `None` once the end was reported.
     watchers: Mutex<Option<Vec<UnixStream>>>,
 }
@@ -65,6 +91,8 @@ struct ServerState {
 pub(crate) struct ControlSocket {
     listener: UnixListener,
     socket: BoundSocket,
+    /// Clients that watch for the end of the mount, from another program.
+    watchers: Vec<UnixStream>,
 }
 
 impl ControlSocket {
@@ -74,7 +102,18 @@ impl ControlSocket {
             &socket_path::directories(geteuid().as_raw()),
             &socket_path::name(number),
         )?;
-        Ok(Self { listener, socket })
+        Ok(Self { listener, socket, watchers: Vec::new() })
+    }
+
+    /// Goes on with the socket of another program, which has it until `owns` is `true`.
+    pub(crate) fn adopt(
+        listener: OwnedFd,
+        watchers: Vec<OwnedFd>,
+        owns: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        let (listener, socket) = socket_path::adopt(listener, owns)?;
+        let watchers = watchers.into_iter().map(UnixStream::from).collect();
+        Ok(Self { listener, socket, watchers })
     }
 
     /// Returns the directory of the socket's file.
@@ -84,11 +123,14 @@ impl ControlSocket {
 
     /// Starts the thread that serves clients.
     pub(crate) fn serve(self, handler: Arc<impl HandleRequest>) -> io::Result<ControlServer> {
-        let Self { listener, socket } = self;
+        let Self { listener, socket, watchers } = self;
+        listener.set_nonblocking(true)?;
         let shared = Arc::new(ServerState {
             handler,
             clients: AtomicUsize::new(0),
-            watchers: Mutex::new(Some(Vec::new())),
+            listener: listener.try_clone()?,
+            accepting: Mutex::default(),
+            watchers: Mutex::new(Some(watchers)),
         });
         let accepting = shared.clone();
         thread::Builder::new()
@@ -118,10 +160,20 @@ impl ControlServer {
 }
 
 fn accept(listener: &UnixListener, shared: &Arc<ServerState>) {
-    for client in listener.incoming() {
-        let Ok(client) = client else {
-            thread::sleep(PAUSE);
-            continue;
+    loop {
+        // Another process may accept from the same socket, so only a look tells whether there is a client.
+        let mut polled = [PollFd::new(listener, PollFlags::IN)];
+        let _ = poll(&mut polled, None);
+        let accepting = shared.accepting.lock();
+        let accepted = listener.accept();
+        drop(accepting);
+        let client = match accepted {
+            Ok((client, _)) => client,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            Err(_) => {
+                thread::sleep(PAUSE);
+                continue;
+            }
         };
         if shared.clients.load(Ordering::Relaxed) >= CLIENTS_MAX || !is_allowed(&client) {
             continue; // Closes the connection.
@@ -151,6 +203,9 @@ fn serve(client: UnixStream, shared: &ServerState) -> io::Result<()> {
     let reply = match &request {
         Ok(ControlRequest::Watch) => return watch(client, shared),
         Ok(ControlRequest::Trace { names }) => return shared.handler.trace(&client, *names),
+        Ok(ControlRequest::Upgrade { pause_max_secs }) => {
+            return upgrade(&client, shared, Duration::from_secs(*pause_max_secs));
+        }
         Ok(request) => shared.handler.handle(request),
         Err(error) if error.kind() == ErrorKind::InvalidData => {
             ExitError::usage("the request is unknown to this version of sfs").into()
@@ -158,6 +213,32 @@ fn serve(client: UnixStream, shared: &ServerState) -> io::Result<()> {
         Err(_) => return request.map(drop),
     };
     json_line::send(&client, &reply, Instant::now() + CLIENT_WAIT_MAX)
+}
+
+/// Hands the mount over. On success this process ends, and those that watch for the end are clients of the other program.
+fn upgrade(client: &UnixStream, shared: &ServerState, pause_max: Duration) -> io::Result<()> {
+    let accepting = shared.accepting.lock();
+    let watchers = shared.watchers.lock();
+    let mut sockets = HandedDescriptors::default();
+    sockets.add(DescriptorUse::Control, shared.listener.try_clone()?);
+    for watcher in watchers.iter().flatten() {
+        sockets.add(DescriptorUse::Watcher, watcher.try_clone()?);
+    }
+    let Upgrade { reply, then } = shared.handler.upgrade(sockets, pause_max);
+    let sent = json_line::send(client, &reply, Instant::now() + CLIENT_WAIT_MAX);
+    match then {
+        AfterUpgrade::ServeOn => {}
+        // Nothing is closed or removed: the other program uses it.
+        AfterUpgrade::End => std::process::exit(0),
+        AfterUpgrade::EndWithError => {
+            for watcher in watchers.iter().flatten() {
+                let _ = json_line::send(watcher, &reply, Instant::now() + CLIENT_WAIT_MAX);
+            }
+            std::process::exit(ExitStatus::Mount as i32);
+        }
+    }
+    drop((watchers, accepting));
+    sent
 }
 
 fn watch(client: UnixStream, shared: &ServerState) -> io::Result<()> {

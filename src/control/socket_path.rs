@@ -8,9 +8,12 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::unistd::geteuid;
 use sfs_system::mountinfo::DeviceNumber;
@@ -59,9 +62,11 @@ pub(super) fn metrics_name(number: DeviceNumber) -> String {
     format!("{}-{}.metrics", number.major, number.minor)
 }
 
-/// Socket that listens. Dropping it removes its file.
+/// Socket that listens. Dropping it removes its file, if it belongs to this program.
 pub(crate) struct BoundSocket {
     path: PathBuf,
+    /// `false` as long as the socket is that of another program, which may go on with it.
+    owns: Arc<AtomicBool>,
     /// The socket's file. While it is open, no other file gets its inode number.
     file: File,
 }
@@ -76,6 +81,14 @@ impl BoundSocket {
 /// Listens for the metrics of the filesystem with device number `number`, beside the control socket of this user.
 pub(crate) fn listen_for_metrics(number: DeviceNumber) -> io::Result<(UnixListener, BoundSocket)> {
     listen(&directories(geteuid().as_raw()), &metrics_name(number))
+}
+
+/// Goes on with the socket for metrics of another program, which has it until `owns` is `true`.
+pub(crate) fn adopt_for_metrics(
+    listener: OwnedFd,
+    owns: Arc<AtomicBool>,
+) -> io::Result<(UnixListener, BoundSocket)> {
+    adopt(listener, owns)
 }
 
 /// Listens at `name` in the first of `directories` that exists and is safe.
@@ -128,13 +141,32 @@ fn bind(path: PathBuf) -> io::Result<(UnixListener, BoundSocket)> {
     }
     let listener = UnixListener::bind(&path)?;
     fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    let file = open(&path)?;
+    Ok((listener, BoundSocket { path, owns: Arc::new(true.into()), file }))
+}
+
+/// Returns what [`listen`] has returned in another program, which has the socket until `owns` is `true`.
+pub(super) fn adopt(
+    listener: OwnedFd,
+    owns: Arc<AtomicBool>,
+) -> io::Result<(UnixListener, BoundSocket)> {
+    let listener = UnixListener::from(listener);
+    let address = listener.local_addr()?;
+    let path = address.as_pathname().ok_or(ErrorKind::InvalidInput)?.to_owned();
+    let file = open(&path)?;
+    Ok((listener, BoundSocket { path, owns, file }))
+}
+
+fn open(path: &Path) -> io::Result<File> {
     let without_opening = libc::O_PATH | libc::O_NOFOLLOW;
-    let file = OpenOptions::new().read(true).custom_flags(without_opening).open(&path)?;
-    Ok((listener, BoundSocket { path, file }))
+    OpenOptions::new().read(true).custom_flags(without_opening).open(path)
 }
 
 impl Drop for BoundSocket {
     fn drop(&mut self) {
+        if !self.owns.load(Ordering::SeqCst) {
+            return;
+        }
         // The mount has ended already, and a new mount may have its device number by now.
         let identity = |file: Metadata| (file.dev(), file.ino());
         let there = fs::symlink_metadata(&self.path).map(identity);
@@ -177,6 +209,23 @@ mod tests {
         UnixStream::connect(&path).expect("the second socket listens");
         drop(second);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_socket_of_another_program_stays_until_it_is_handed_over() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let directories = [scratch.path().join("sfs")];
+        let (listener, theirs) = listen(&directories, &name(NUMBER)).expect("a socket");
+        let path = directories[0].join(name(NUMBER));
+        for is_handed_over in [false, true] {
+            let copy = listener.try_clone().expect("a descriptor").into();
+            let owns = Arc::new(AtomicBool::new(false));
+            let (_listener, adopted) = adopt(copy, owns.clone()).expect("the socket");
+            owns.store(is_handed_over, Ordering::SeqCst);
+            drop(adopted);
+            assert_eq!(path.exists(), !is_handed_over);
+        }
+        drop(theirs);
     }
 
     #[test]

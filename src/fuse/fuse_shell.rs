@@ -63,7 +63,7 @@ pub(crate) struct FuseShell {
     device: String,
     pub(super) lost_writeback: Arc<LostWriteback>,
     notify: Option<Box<Notify>>,
-    pub(super) handles: OpenHandles,
+    pub(super) handles: Arc<OpenHandles>,
     pub(super) read_ahead: ReadAhead,
     invalidations: Arc<AttributeInvalidations>,
     /// Maximum number of files that the kernel may refer to before it is asked to forget some.
@@ -113,7 +113,7 @@ impl FuseShell {
             device,
             lost_writeback: Arc::default(),
             notify: None,
-            handles: OpenHandles::default(),
+            handles: Arc::default(),
             read_ahead,
             invalidations: Arc::default(),
             referenced_files_max: options.volume.cache / CACHE_BYTES_PER_REFERENCE,
@@ -124,6 +124,16 @@ impl FuseShell {
     /// the loss to fsync(2) and close(2), and then forgets it.
     pub(crate) fn lost_writeback(&self) -> Arc<LostWriteback> {
         self.lost_writeback.clone()
+    }
+
+    /// Returns the open handles.
+    pub(crate) fn handles(&self) -> Arc<OpenHandles> {
+        self.handles.clone()
+    }
+
+    /// Has the kernel ask again for the attributes of files with losses, after the mount was taken over from another program.
+    pub(crate) fn post_losses(&self) {
+        self.handles.lossy_files().into_iter().for_each(|ino| self.attributes_shown(ino));
     }
 
     /// Returns the recorder of requests.

@@ -3,7 +3,7 @@
 //! Lost blocks are recorded for each file. A block that is written, truncated or deleted later does not count as
 //! lost any more. While nothing is lost, a write costs one load of a flag.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -188,6 +188,55 @@ impl LostWriteback {
     }
 }
 
+/// The record of lost blocks, for another program that takes the mount over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HandedLosses {
+    /// Ranges of lost blocks of each file, as first block and number.
+    blocks: BTreeMap<u64, Vec<(u64, u64)>>,
+    unreported: BTreeSet<u64>,
+    failed: BTreeSet<u64>,
+}
+
+impl LostWriteback {
+    /// Returns the record for another program.
+    pub(crate) fn handed(&self) -> HandedLosses {
+        let files = self.files.lock();
+        let blocks = files.blocks.iter().map(|(ino, blocks)| (*ino, ranges(blocks))).collect();
+        HandedLosses { blocks, unreported: files.unreported.clone(), failed: files.failed.clone() }
+    }
+
+    /// Adopts the record of another program.
+    pub(crate) fn adopt(&self, handed: HandedLosses) {
+        let mut files = self.files.lock();
+        // Bounded, whatever the other program says.
+        let all = handed.blocks.into_iter().flat_map(|(ino, ranges)| {
+            let blocks =
+                ranges.into_iter().flat_map(|(first, count)| first..first.saturating_add(count));
+            blocks.map(move |block| (ino, block))
+        });
+        for (ino, block) in all.take(BLOCKS_MAX) {
+            if files.blocks.entry(ino).or_default().insert(block) {
+                files.count += 1;
+            }
+        }
+        files.unreported.extend(handed.unreported);
+        files.failed.extend(handed.failed);
+        self.any.store(!files.blocks.is_empty(), Ordering::Relaxed);
+    }
+}
+
+/// Returns the ranges of adjacent blocks in `blocks`, as first block and number.
+fn ranges(blocks: &BTreeSet<u64>) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for &block in blocks {
+        match ranges.last_mut() {
+            Some((first, count)) if *first + *count == block => *count += 1,
+            _ => ranges.push((block, 1)),
+        }
+    }
+    ranges
+}
+
 fn has_name(volume: &Volume, ino: u64) -> bool {
     volume.attributes(ino).is_ok_and(|inode| inode.links > 0)
 }
@@ -222,6 +271,28 @@ mod tests {
         lost.truncated(7, 0);
         assert_eq!(all(), 0);
         assert!(!lost.is_any());
+    }
+
+    #[test]
+    fn another_program_knows_the_lost_blocks() {
+        let lost = LostWriteback::default();
+        lost.add(7, 0..MIB, true);
+        lost.written(7, 8192..12288);
+        lost.add(8, 4096..8192, false);
+        let text = serde_json::to_string(&lost.handed()).expect("JSON");
+        let next = LostWriteback::default();
+        next.adopt(serde_json::from_str(&text).expect("the same JSON"));
+        assert_eq!(next.handed(), lost.handed());
+        assert_eq!(next.bytes(|_| true), MIB);
+        next.written(7, 0..MIB);
+        assert_eq!(next.bytes(|_| true), 4096);
+        let forged = HandedLosses {
+            blocks: [(7, vec![(0, u64::MAX), (u64::MAX - 1, 9)])].into(),
+            ..HandedLosses::default()
+        };
+        let bounded = LostWriteback::default();
+        bounded.adopt(forged);
+        assert_eq!(bounded.bytes(|_| true), BLOCKS_MAX as u64 * BLOCK_SIZE as u64);
     }
 
     #[test]

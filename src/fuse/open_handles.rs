@@ -10,13 +10,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
 use sfs_fuse::Errno;
 
 const SHARDS: usize = 16;
 
 /// All open handles, by file.
 #[derive(Debug, Default)]
-pub(super) struct OpenHandles {
+pub(crate) struct OpenHandles {
     /// Last number that was given to a handle.
     last: AtomicU64,
     /// Number of losses of write-back so far, in all files.
@@ -149,6 +150,12 @@ impl OpenHandles {
         is_known
     }
 
+    /// Returns the files with a loss that a handle has to learn of.
+    pub(super) fn lossy_files(&self) -> Vec<u64> {
+        let of_shard = |shard: &Mutex<HandleShard>| shard.lock().lost.keys().copied().collect();
+        self.shards.iter().flat_map::<Vec<u64>, _>(of_shard).collect()
+    }
+
     /// Returns whether a handle of file `ino` has a loss to learn of.
     pub(super) fn has_unreported_loss(&self, ino: u64) -> bool {
         self.lossy_files.load(Ordering::Relaxed) > 0 && self.shard(ino).lost.contains_key(&ino)
@@ -209,6 +216,62 @@ impl OpenHandles {
         if !shard.of(ino).any(|open| open.must_report(loss.number)) {
             shard.lost.remove(&ino);
             self.lossy_files.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The open handles, and what each has learned of, for another program that takes the mount over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HandedHandles {
+    last: u64,
+    losses: u64,
+    open: Vec<HandedHandle>,
+    /// Inode, number of its last loss, and the error that a write(2) reports.
+    lost: Vec<(u64, u64, i32)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct HandedHandle {
+    ino: u64,
+    number: u64,
+    flags: u32,
+    loss_reported: u64,
+    is_refused: bool,
+}
+
+impl OpenHandles {
+    /// Returns the handles for another program. No request may be under way. Losses by damage are left out: with one, the mount
+    /// is not handed over.
+    pub(crate) fn handed(&self) -> HandedHandles {
+        let counts = [&self.last, &self.losses].map(|count| count.load(Ordering::Acquire));
+        let mut handed =
+            HandedHandles { last: counts[0], losses: counts[1], ..HandedHandles::default() };
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let open = shard.open.iter().map(|(&(ino, number), open)| {
+                let OpenHandle { flags, loss_reported, is_refused, .. } = *open;
+                HandedHandle { ino, number, flags, loss_reported, is_refused }
+            });
+            handed.open.extend(open);
+            let lost = shard.lost.iter();
+            handed.lost.extend(lost.map(|(ino, loss)| (*ino, loss.number, loss.errno.code())));
+        }
+        handed
+    }
+
+    /// Adopts the handles of another program. Must be called before the first request.
+    pub(crate) fn adopt(&self, handed: &HandedHandles) {
+        self.last.store(handed.last, Ordering::Release);
+        self.losses.store(handed.losses, Ordering::Release);
+        for &HandedHandle { ino, number, flags, loss_reported, is_refused } in &handed.open {
+            let open = OpenHandle { flags, loss_reported, is_refused, damage_reported: 0 };
+            self.shard(ino).open.insert((ino, number), open);
+        }
+        for &(ino, number, errno) in &handed.lost {
+            let loss = WriteBackLoss { number, errno: Errno::new(errno) };
+            if self.shard(ino).lost.insert(ino, loss).is_none() {
+                self.lossy_files.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -305,6 +368,25 @@ mod tests {
         assert_eq!(handles.check_write(7, one, false), FULL);
         assert!(!handles.record_loss(7, no_memory));
         assert_eq!(handles.check_write(7, one, true), WriteVerdict::ReportLoss(no_memory));
+    }
+
+    #[test]
+    fn another_program_knows_what_each_handle_has_learned_of() {
+        let handles = OpenHandles::default();
+        let [one, two] = [WRITE, BOTH].map(|flags| handles.opened(7, flags, 0));
+        handles.record_loss(7, NO_SPACE);
+        assert_eq!(handles.check_write(7, one, false), FULL);
+        let text = serde_json::to_string(&handles.handed()).expect("JSON");
+        let next = OpenHandles::default();
+        next.adopt(&serde_json::from_str(&text).expect("the same JSON"));
+        assert_eq!(next.handed(), handles.handed());
+        assert!(next.may_write(7, two) && next.has_unreported_loss(7));
+        assert_eq!(next.check_write(7, one, false), WriteVerdict::StillFull);
+        assert_eq!(next.check_write(7, two, true), FULL);
+        assert_eq!(next.lossy_files(), [7], "one is refused until there is space");
+        assert_eq!(next.check_write(7, one, true), WriteVerdict::Allowed);
+        assert!(!next.has_unreported_loss(7), "every handle has learned of the loss");
+        assert!(next.opened(7, READ, 0) > two, "numbers are given once");
     }
 
     #[test]

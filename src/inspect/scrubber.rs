@@ -118,6 +118,11 @@ impl Scrubber {
         true
     }
 
+    /// Returns whether a scrub is running.
+    pub(crate) fn is_running(&self) -> bool {
+        self.shared.progress.lock().report.state == ScrubState::Running
+    }
+
     /// Returns state and result.
     pub(crate) fn report(&self) -> ScrubReport {
         let progress = self.shared.progress.lock();

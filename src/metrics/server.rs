@@ -7,7 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,8 @@ use sfs_system::mountinfo::DeviceNumber;
 use super::exposition::exposition;
 use super::http::{Connection, Hosts, Patience, answer};
 use super::metric::Naming;
-use crate::control::{BoundSocket, is_allowed, listen_for_metrics};
+use crate::control::{BoundSocket, adopt_for_metrics, is_allowed, listen_for_metrics};
+use crate::handover::state::{DescriptorUse, HandedDescriptors};
 use crate::stat_report::VolumeReport;
 
 /// Time for a client, which is on this machine.
@@ -48,6 +49,37 @@ impl MetricsSockets {
         let beside_control = listen_for_metrics(number);
         let address = address.map(|address| (address, TcpListener::bind(address)));
         Self { beside_control, address }
+    }
+
+    /// Goes on with the sockets of another program: that for the owner, and that at `address`. The file is removed once `owns` is
+    /// `true`.
+    pub(crate) fn adopt(
+        descriptors: &mut HandedDescriptors,
+        address: Option<SocketAddr>,
+        owns: Arc<AtomicBool>,
+    ) -> Self {
+        let beside_control = descriptors.take(DescriptorUse::Metrics);
+        let beside_control = beside_control.map(|listener| adopt_for_metrics(listener, owns));
+        let beside_control = beside_control.unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()));
+        let at_address = descriptors.take(DescriptorUse::MetricsAddress).map(TcpListener::from);
+        let address = address
+            .map(|address| (address, at_address.ok_or_else(|| io::ErrorKind::NotFound.into())));
+        Self { beside_control, address }
+    }
+
+    /// Returns duplicates of the descriptors, for another program.
+    pub(crate) fn duplicates(&self) -> HandedDescriptors {
+        let mut descriptors = HandedDescriptors::default();
+        if let Ok(Ok(listener)) = self.beside_control.as_ref().map(|(socket, _)| socket.try_clone())
+        {
+            descriptors.add(DescriptorUse::Metrics, listener);
+        }
+        if let Some((_, Ok(listener))) = &self.address
+            && let Ok(listener) = listener.try_clone()
+        {
+            descriptors.add(DescriptorUse::MetricsAddress, listener);
+        }
+        descriptors
     }
 }
 

@@ -1,7 +1,8 @@
 //! The acts that need privileges: unmounting the mount of this daemon, and two questions about the process that sent a request.
 
 use std::fs::File;
-use std::io::{IoSliceMut, Read as _};
+use std::io::{self, IoSliceMut, Read as _};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +13,7 @@ use rustix::fs::{Mode, OFlags, openat, readlinkat};
 use sfs_system::mountinfo::{DeviceNumber, MountTable};
 use zerocopy::IntoBytes;
 
+use super::program::{StartSpec, Starter, Successor};
 use crate::exit_error::ExitError;
 use crate::mount;
 
@@ -24,7 +26,8 @@ const LOWEST_ADDRESS: u64 = 4096;
 /// The acts on the mount and on other processes.
 #[derive(Debug)]
 pub(crate) struct PrivilegedActs {
-    mount: OnceLock<NotedMount>,
+    noted: OnceLock<NotedMount>,
+    starter: Starter,
     /// `/proc`, unless it cannot be opened. A daemon that was started in the initramfs does not find the path any more once the system
     /// has its root filesystem.
     processes: Option<File>,
@@ -32,7 +35,8 @@ pub(crate) struct PrivilegedActs {
 
 impl Default for PrivilegedActs {
     fn default() -> Self {
-        Self { mount: OnceLock::new(), processes: File::open("/proc").ok() }
+        let processes = File::open("/proc").ok();
+        Self { noted: OnceLock::new(), starter: Starter::default(), processes }
     }
 }
 
@@ -45,14 +49,30 @@ struct NotedMount {
 }
 
 impl PrivilegedActs {
+    /// Returns acts that start a program by `spec`.
+    pub(super) fn starting(spec: StartSpec) -> Self {
+        Self { starter: Starter::new(spec), ..Self::default() }
+    }
+
+    /// Starts a program that takes the mount over. Returns the socket to it.
+    pub(super) fn start_program(&self, which: Successor) -> io::Result<OwnedFd> {
+        let noted = self.noted.get().ok_or(io::ErrorKind::NotFound)?;
+        self.starter.start(which, noted.number)
+    }
+
+    /// Ends that program, and waits for its end.
+    pub(super) fn stop_program(&self) {
+        self.starter.stop();
+    }
+
     /// Names the mount; a second call has no effect.
     pub(super) fn note_mount(&self, dir: PathBuf, number: DeviceNumber, table: Arc<MountTable>) {
-        let _ = self.mount.set(NotedMount { dir, number, table });
+        let _ = self.noted.set(NotedMount { dir, number, table });
     }
 
     /// Unmounts, unless the mount is gone or another filesystem is mounted on top of it.
     pub(super) fn detach(&self, flags: MntFlags) -> Result<(), ExitError> {
-        match self.mount.get() {
+        match self.noted.get() {
             Some(noted) if noted.is_on_top() => mount::detach(&noted.dir, flags),
             _ => Ok(()),
         }

@@ -1,12 +1,16 @@
 //! Messages between the daemon and its monitor: one value as JSON in each packet.
 
-use std::io;
-use std::os::fd::OwnedFd;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send as send_packet};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sfs_system::mountinfo::DeviceNumber;
@@ -26,6 +30,13 @@ pub(super) enum MonitorRequest {
     },
     /// Asks for an unmount.
     Detach { lazy: bool, force: bool },
+    /// Asks to start a program that takes the mount over.
+    StartProgram {
+        /// `true` for the program of the monitor, and not the one that is installed now.
+        own: bool,
+    },
+    /// Asks to end that program.
+    StopProgram,
     /// Asks for the capabilities of a process.
     Capabilities { pid: u32 },
     /// Asks for the argument of a shutdown.
@@ -57,29 +68,51 @@ pub(super) enum MonitorReply {
     ShutdownFlag(Result<u32, i32>),
 }
 
-/// Sends `value`. The other side reads each packet, so a full socket is only a short wait.
-pub(super) fn send(socket: &OwnedFd, value: &impl Serialize) -> io::Result<()> {
+/// Sends `value`, with `descriptor`. The other side reads each packet, so a full socket is only a short wait.
+pub(super) fn send(
+    socket: &OwnedFd,
+    value: &impl Serialize,
+    descriptor: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
     let bytes = serde_json::to_vec(value)?;
     loop {
-        match send_packet(socket, &bytes, SendFlags::NOSIGNAL) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors: Vec<_> = descriptor.into_iter().collect();
+        if !descriptors.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        }
+        match sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             sent => return sent.map(drop).map_err(io::Error::from),
         }
     }
 }
 
-/// Waits for a value; `None` when the other side has closed its end.
-pub(super) fn receive<T: DeserializeOwned>(socket: &OwnedFd) -> io::Result<Option<T>> {
+/// Waits for a value, with its descriptor if it has one; `None` when the other side has closed its end.
+pub(super) fn receive<T: DeserializeOwned>(
+    socket: &OwnedFd,
+) -> io::Result<Option<(T, Option<OwnedFd>)>> {
     let mut bytes = vec![0; LEN_MAX];
     loop {
-        match recv(socket, &mut bytes, RecvFlags::empty()) {
-            Err(Errno::INTR) => {}
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let received = recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC);
+        let len = match received {
+            Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
-            Ok((_, 0)) => return Ok(None),
-            Ok((_, len)) => {
-                let sent = bytes.get(..len).ok_or(io::ErrorKind::InvalidData)?;
-                return serde_json::from_slice(sent).map(Some).map_err(io::Error::from);
+            Ok(received) if received.bytes == 0 => return Ok(None),
+            Ok(received) => received.bytes,
+        };
+        let mut descriptor = None;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+                descriptor = descriptors.next();
             }
         }
+        let sent = bytes.get(..len).ok_or(io::ErrorKind::InvalidData)?;
+        let value = serde_json::from_slice(sent)?;
+        return Ok(Some((value, descriptor)));
     }
 }

@@ -1,6 +1,6 @@
 //! The process of the monitor.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
@@ -13,12 +13,13 @@ use sfs_system::mountinfo::{DeviceNumber, MountTable};
 
 use super::acts::{PrivilegedActs, shutdown_flag};
 use super::messages::{self, MonitorReply, MonitorRequest};
+use super::program::{StartSpec, Successor};
 use crate::exit_error::ExitError;
 use crate::ready_pipe;
 use crate::sandbox::capabilities;
 
 /// Serves the daemon at the other ends of the sockets until it has ended. Does not return.
-pub(super) fn run(mount: OwnedFd, questions: OwnedFd) -> ! {
+pub(super) fn run(mount: OwnedFd, questions: OwnedFd, spec: StartSpec) -> ! {
     // The name tells the process apart from the daemon.
     let _ = set_name(c"sfs-monitor");
     // The daemon unmounts on these signals, and then needs the monitor.
@@ -28,8 +29,9 @@ pub(super) fn run(mount: OwnedFd, questions: OwnedFd) -> ! {
     // Unmounting, a mount point in a directory of a user, and the processes of all users.
     let needed =
         CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SYS_PTRACE;
-    let _ = capabilities::keep_only(needed);
-    let acts = Arc::new(PrivilegedActs::default());
+    // A program that it starts, which is root's, gets back what is left in the bounding set: it mounts, as this one did.
+    let _ = capabilities::keep_only_here(needed);
+    let acts = Arc::new(PrivilegedActs::starting(spec));
     let of_answers = acts.clone();
     let answering = thread::Builder::new().spawn(move || answer(&questions, &of_answers));
     if answering.is_ok() {
@@ -52,12 +54,22 @@ fn note_mount(acts: &PrivilegedActs, dir: PathBuf, number: DeviceNumber) -> Resu
 
 /// Serves requests about the mount.
 fn unmount(socket: &OwnedFd, acts: &PrivilegedActs) {
-    while let Ok(Some(request)) = messages::receive(socket) {
+    while let Ok(Some((request, _))) = messages::receive(socket) {
+        let mut link = None;
         let done = match request {
             MonitorRequest::Mounted { dir, major, minor } => {
                 note_mount(acts, messages::path(dir), DeviceNumber { major, minor })
             }
             MonitorRequest::Detach { lazy, force } => acts.detach(flags(lazy, force)),
+            MonitorRequest::StartProgram { own } => {
+                let which = if own { Successor::Own } else { Successor::Installed };
+                let started = acts.start_program(which).map(|socket| link = Some(socket));
+                started.map_err(ExitError::system)
+            }
+            MonitorRequest::StopProgram => {
+                acts.stop_program();
+                Ok(())
+            }
             MonitorRequest::Capabilities { .. } | MonitorRequest::ShutdownFlag { .. } => return,
         };
         let reply = match done {
@@ -66,7 +78,7 @@ fn unmount(socket: &OwnedFd, acts: &PrivilegedActs) {
                 MonitorReply::Failed { status: failure.status, line: failure.to_string() }
             }
         };
-        if messages::send(socket, &reply).is_err() {
+        if messages::send(socket, &reply, link.as_ref().map(AsFd::as_fd)).is_err() {
             return;
         }
     }
@@ -81,7 +93,7 @@ fn flags(lazy: bool, force: bool) -> MntFlags {
 
 /// Answers questions about processes.
 fn answer(socket: &OwnedFd, acts: &PrivilegedActs) {
-    while let Ok(Some(request)) = messages::receive(socket) {
+    while let Ok(Some((request, _))) = messages::receive(socket) {
         let reply = match request {
             MonitorRequest::Capabilities { pid } => {
                 MonitorReply::Capabilities(acts.capabilities(pid))
@@ -89,9 +101,9 @@ fn answer(socket: &OwnedFd, acts: &PrivilegedActs) {
             MonitorRequest::ShutdownFlag { pid, address } => {
                 MonitorReply::ShutdownFlag(shutdown_flag(pid, address))
             }
-            MonitorRequest::Mounted { .. } | MonitorRequest::Detach { .. } => return,
+            _ => return,
         };
-        if messages::send(socket, &reply).is_err() {
+        if messages::send(socket, &reply, None).is_err() {
             return;
         }
     }

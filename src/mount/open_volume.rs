@@ -77,6 +77,17 @@ pub(crate) fn open_volume(
     }
 }
 
+/// Opens the volume on `device`, to which nothing is written before [`Volume::begin_writing`].
+pub(crate) fn open_to_write_later(
+    (device, timed): (Arc<FileDevice>, Arc<TimedDevice>),
+    path: &Path,
+    options: &MountOptions,
+) -> Result<Arc<Volume>, ExitError> {
+    let (options, now) = (options.volume.clone(), file_clock::now());
+    let opened = Volume::open_to_write_later(timed, options, now, &mut |_| {});
+    opened.map(Arc::new).map_err(|error| explain(&error, path, &device))
+}
+
 /// Converts the error of opening a volume to a line that states the content of the device and the remedy.
 pub(crate) fn explain(error: &Error, path: &Path, device: &FileDevice) -> ExitError {
     let shown = path.display();

@@ -10,6 +10,8 @@ use sfs_system::mountinfo::DeviceNumber;
 use crate::bdi::BackingDevice;
 use crate::control::ControlSocket;
 use crate::exit_error::ExitError;
+use crate::handover::state::DescriptorUse;
+use crate::handover::taking::Taken;
 use crate::metrics::MetricsSockets;
 use crate::mount_options::MountOptions;
 use crate::sandbox::{self, FileUse, Limits, NeededFiles};
@@ -34,6 +36,20 @@ impl Sockets {
             .inspect_err(|error| tracing::warn!("{}: no control socket: {error}", dir.display()))
             .ok();
         Self { control, metrics: MetricsSockets::listen(number, options.metrics) }
+    }
+
+    /// Goes on with the sockets of another program.
+    pub(super) fn adopt(dir: &Path, options: &MountOptions, taken: &mut Taken) -> Self {
+        let (owns, descriptors) = (taken.owns(), &mut taken.descriptors);
+        let watchers = descriptors.take_all(DescriptorUse::Watcher);
+        let control = descriptors.take(DescriptorUse::Control).and_then(|listener| {
+            ControlSocket::adopt(listener, watchers, owns.clone())
+                .inspect_err(|error| {
+                    tracing::warn!("{}: no control socket: {error}", dir.display());
+                })
+                .ok()
+        });
+        Self { control, metrics: MetricsSockets::adopt(descriptors, options.metrics, owns) }
     }
 }
 

@@ -5,7 +5,7 @@
 //! it unmounts. A signal thread unmounts on SIGTERM, SIGINT and SIGHUP.
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +13,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::mount::MntFlags;
 use nix::sys::stat;
-use sfs_system::mountinfo::{DeviceNumber, MountTable};
+use sfs_system::mountinfo::{DeviceNumber, MountRecord, MountTable};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit_error::ExitError;
+use crate::fuse::FuseShell;
+use crate::handover::state::DescriptorUse;
+use crate::handover::taking::Taken;
+use crate::handover::turn::Turn;
 use crate::monitor::Monitor;
-use crate::mount;
+use crate::mount::{self, OpenedDevice};
+use crate::mount_options::MountOptions;
+use crate::transport::Serving;
 
 /// The mount of this process. Clones share their state.
 #[derive(Clone)]
@@ -42,24 +48,24 @@ impl OwnMount {
         monitor: Arc<Monitor>,
         name: String,
     ) -> Result<Self, ExitError> {
-        let table = Arc::new(table);
         let found = table.at(dir).and_then(|mount| mount.ok_or(ErrorKind::NotFound.into()));
-        let noted = found
-            .and_then(|mount| monitor.note_mount(&mount.dir, mount.number, &table).map(|()| mount));
-        match noted {
-            Ok(mount) => Ok(Self {
-                number: mount.number,
-                table,
-                monitor,
-                name,
-                is_lost: Arc::default(),
-                is_over: Arc::default(),
-            }),
-            Err(error) => {
-                let _ = mount::detach(dir, MntFlags::MNT_DETACH);
-                Err(no_table(&error))
-            }
-        }
+        found.and_then(|mount| Self::of(&mount, table, monitor, name)).map_err(|error| {
+            let _ = mount::detach(dir, MntFlags::MNT_DETACH);
+            no_table(&error)
+        })
+    }
+
+    /// Returns `mount`, and names it to the monitor.
+    fn of(
+        mount: &MountRecord,
+        table: MountTable,
+        monitor: Arc<Monitor>,
+        name: String,
+    ) -> io::Result<Self> {
+        let (table, number) = (Arc::new(table), mount.number);
+        monitor.note_mount(&mount.dir, number, &table)?;
+        let (is_lost, is_over) = (Arc::default(), Arc::default());
+        Ok(Self { number, table, monitor, name, is_lost, is_over })
     }
 
     pub(super) fn number(&self) -> DeviceNumber {
@@ -106,14 +112,16 @@ impl OwnMount {
     pub(super) fn unmount_on(
         &self,
         mut signals: Signals,
+        turn: Arc<Turn>,
         begin: impl Fn() + Send + 'static,
     ) -> Result<(), ExitError> {
         let own = self.clone();
         let wait = move || {
             for _ in signals.forever() {
                 begin();
-                let gone =
-                    own.detach(MntFlags::empty()).or_else(|_| own.detach(MntFlags::MNT_DETACH));
+                let gone = turn.unmount(|| {
+                    own.detach(MntFlags::empty()).or_else(|_| own.detach(MntFlags::MNT_DETACH))
+                });
                 if let Err(failure) = gone {
                     tracing::error!("{}: {failure}", own.name);
                 }
@@ -124,6 +132,36 @@ impl OwnMount {
             .map(drop)
             .map_err(|error| ExitError::system(format_args!("cannot start a thread: {error}")))
     }
+}
+
+/// Returns the device of a mount that another program hands over.
+pub(super) fn taken_device(
+    taken: &mut Taken,
+    path: &Path,
+    options: &MountOptions,
+) -> Result<OpenedDevice, ExitError> {
+    let device = Arc::new(taken.device(path)?);
+    let is_write_protected = taken.is_write_protected();
+    let options = options.clone();
+    let options = if is_write_protected { options.read_only() } else { options };
+    Ok(OpenedDevice { device, options, is_write_protected })
+}
+
+/// Goes on with the session of a mount that another program hands over.
+pub(super) fn taken_over(
+    taken: &mut Taken,
+    shell: FuseShell,
+    monitor: Arc<Monitor>,
+    name: &str,
+) -> Result<(Serving, OwnMount), ExitError> {
+    let table = table()?;
+    let found = table.of_number(taken.number).map_err(|error| no_table(&error))?;
+    let mount = found.ok_or_else(|| ExitError::mount("the mount is gone"))?;
+    let own =
+        OwnMount::of(&mount, table, monitor, name.into()).map_err(|error| no_table(&error))?;
+    let channels = taken.descriptors.take_all(DescriptorUse::Channel);
+    let serving = Serving::resume(channels, taken.agreed, shell, taken.reason());
+    Ok((serving.map_err(ExitError::system)?, own))
 }
 
 /// Opens the table of mounts. Must be called before the mount.

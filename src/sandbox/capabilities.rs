@@ -21,6 +21,11 @@ pub(crate) fn keep_only(kept: CapabilitySet) -> io::Result<()> {
             outcome => outcome?,
         }
     }
+    keep_only_here(kept)
+}
+
+/// Drops all capabilities of this thread but `kept`. Programs that it runs as root get those of the bounding set.
+pub(crate) fn keep_only_here(kept: CapabilitySet) -> io::Result<()> {
     clear_ambient_capability_set()?;
     let kept = capabilities(None)?.permitted & kept;
     let inheritable = CapabilitySet::empty();

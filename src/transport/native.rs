@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 
-use sfs_fuse::{FuseSession, NoUring, SessionConfig};
+use sfs_fuse::{Agreed, FuseSession, NoUring, Pauser, SessionConfig};
 
 use super::notify_thread::{ATTRIBUTES_ONLY, serve_with_notifications};
 use crate::fuse::{FuseShell, WRITE_MAX, congestion_threshold};
@@ -18,29 +19,35 @@ impl NativeSession {
     /// Agrees with the kernel on the protocol, and tells the shell the result before the first request.
     pub(super) fn open(
         channel: File,
-        mut shell: FuseShell,
+        shell: FuseShell,
         threads: usize,
         rings: bool,
     ) -> io::Result<Self> {
-        let max_background = shell.background_max(threads, true);
-        let of_rings = shell.background_max(threads, false);
-        let config = SessionConfig {
-            flags: shell.features_wanted(),
-            async_dio: shell.async_dio,
-            max_write: WRITE_MAX,
-            max_background,
-            congestion_threshold: congestion_threshold(max_background),
-            background_of_rings: Some((of_rings, congestion_threshold(of_rings))),
-            parked_bytes_max: shell.parked_bytes_max(),
-            threads,
-            rings,
-            ..SessionConfig::default()
-        };
+        let config = SessionConfig { rings, ..config(&shell, threads) };
         let session = FuseSession::new(channel.into(), &config)?;
+        Self::of(session, shell)
+    }
+
+    /// Goes on with the session of another program.
+    pub(super) fn resume(
+        channels: Vec<OwnedFd>,
+        agreed: Agreed,
+        shell: FuseShell,
+    ) -> io::Result<Self> {
+        let config = config(&shell, channels.len());
+        Self::of(FuseSession::resume(channels, agreed, &config)?, shell)
+    }
+
+    fn of(session: FuseSession, mut shell: FuseShell) -> io::Result<Self> {
         shell.agree(session.agreed().flags)?;
         let notifier = session.notifier();
         shell.notify_by(Box::new(move |node| notifier.attributes_changed(node)));
         Ok(Self { session, shell })
+    }
+
+    /// Returns a way to pause the session; `None` with rings.
+    pub(super) fn pauser(&self) -> Option<Pauser> {
+        self.session.pauser()
     }
 
     /// Returns the number of rings, or the reason why there are none.
@@ -61,5 +68,21 @@ impl NativeSession {
             || self.shell.prune(|inodes| notifier.prune(inodes)),
             || self.session.serve(&self.shell, lost),
         )
+    }
+}
+
+fn config(shell: &FuseShell, threads: usize) -> SessionConfig {
+    let max_background = shell.background_max(threads, true);
+    let of_rings = shell.background_max(threads, false);
+    SessionConfig {
+        flags: shell.features_wanted(),
+        async_dio: shell.async_dio,
+        max_write: WRITE_MAX,
+        max_background,
+        congestion_threshold: congestion_threshold(max_background),
+        background_of_rings: Some((of_rings, congestion_threshold(of_rings))),
+        parked_bytes_max: shell.parked_bytes_max(),
+        threads,
+        ..SessionConfig::default()
     }
 }

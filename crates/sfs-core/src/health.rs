@@ -96,6 +96,11 @@ impl Health {
         self.is_read_only.load(Ordering::Acquire)
     }
 
+    /// Refuses changes until [`Health::begin_writing`].
+    pub(crate) fn wait_to_write(&self) {
+        self.is_read_only.store(true, Ordering::Release);
+    }
+
     /// Allows changes of a volume that was opened for reading.
     pub(crate) fn begin_writing(&self) {
         self.is_read_only.store(false, Ordering::Release);

@@ -39,5 +39,6 @@ pub use lock_rank::{DurationHistogram, LockTimes, lock_times};
 pub use log::WholeSyncTicket;
 pub use recovery::{Basis, Moved, Rebuild, make, root_directory};
 pub use volume::{
-    AheadRead, COPY_PIECE_LEN_MAX, ContentAhead, ResizeError, Resized, Scrub, Volume,
+    AheadRead, COPY_PIECE_LEN_MAX, ContentAhead, FileReferences, ResizeError, Resized, Scrub,
+    Volume,
 };

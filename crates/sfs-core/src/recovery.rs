@@ -17,5 +17,5 @@ pub(crate) use components::{Components, policies};
 pub use make::{make, root_directory};
 #[cfg(test)]
 pub(crate) use open::read_checkpoints;
-pub(crate) use open::{Recovery, open};
+pub(crate) use open::{Recovery, open, open_to_write_later};
 pub use rebuild::{Basis, Moved, Rebuild};

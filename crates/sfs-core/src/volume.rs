@@ -25,6 +25,7 @@ mod due_work;
 mod file_blocks;
 mod file_flags;
 mod freeze;
+mod handover;
 mod history;
 #[cfg(test)]
 mod in_place_tests;
@@ -76,6 +77,7 @@ use crate::request::{AccessTimePolicy, VolumeOptions};
 use crate::space::SpaceControl;
 use crate::wear::WearRecorder;
 pub use copy::COPY_PIECE_LEN_MAX;
+pub use handover::FileReferences;
 pub use read_ahead::{AheadRead, ContentAhead};
 pub use resize::{ResizeError, Resized};
 use schedule::Schedule;

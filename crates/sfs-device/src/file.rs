@@ -7,6 +7,7 @@ mod open;
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -88,8 +89,12 @@ impl FileDevice {
     fn open_with(path: &Path, access: Access, sharing: Sharing) -> Result<FileDevice, OpenError> {
         let opened = open::open(path, access, sharing)
             .map_err(|kind| OpenError { path: path.to_owned(), kind })?;
+        Ok(FileDevice::of_opened(path, access, opened))
+    }
+
+    fn of_opened(path: &Path, access: Access, opened: OpenedFile) -> FileDevice {
         let OpenedFile { file, claim, geometry, is_block_device, direct_io } = opened;
-        Ok(FileDevice {
+        FileDevice {
             file,
             writable: OnceLock::new(),
             claim: Mutex::new(claim),
@@ -104,7 +109,28 @@ impl FileDevice {
             turn_bytes: AtomicUsize::new(usize::MAX),
             request_bytes: AtomicUsize::new(0),
             discard_refused: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns a device that another program has opened at `path` with [`FileDevice::open`], by its descriptor, and by the one
+    /// that [`FileDevice::allow_writing`] has opened. Both programs share the lock, which holds until both have closed them.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenErrorKind::NotStorage`] and others if the descriptors are none of a device.
+    pub fn adopt(path: &Path, file: File, writable: Option<File>) -> Result<FileDevice, OpenError> {
+        let adopted = open::adopt(file);
+        let opened = adopted.map_err(|kind| OpenError { path: path.to_owned(), kind })?;
+        let device = FileDevice::of_opened(path, opened.1, opened.0);
+        Ok(match writable {
+            Some(writable) => FileDevice { writable: OnceLock::from(writable), ..device },
+            None => device,
         })
+    }
+
+    /// Returns the descriptors for [`FileDevice::adopt`].
+    pub fn descriptors(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
+        (self.file.as_fd(), self.writable.get().map(AsFd::as_fd))
     }
 
     /// Returns the path that the device was opened by.

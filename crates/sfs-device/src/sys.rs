@@ -228,12 +228,17 @@ pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) -> io::Result<()
     check(unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) })
 }
 
-/// Clears `O_DIRECT` on `file`: I/O goes through the page cache from now on.
-pub(crate) fn disable_direct_io(file: &File) -> io::Result<()> {
+/// Returns the flags that `file` was opened with.
+pub(crate) fn open_flags(file: &File) -> io::Result<c_int> {
     // SAFETY: no memory is passed; the descriptor is open as long as `file` is borrowed.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
-    check(flags)?;
-    // SAFETY: as for the call before.
+    check(flags).map(|()| flags)
+}
+
+/// Clears `O_DIRECT` on `file`: I/O goes through the page cache from now on.
+pub(crate) fn disable_direct_io(file: &File) -> io::Result<()> {
+    let flags = open_flags(file)?;
+    // SAFETY: no memory is passed; the descriptor is open as long as `file` is borrowed.
     check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_DIRECT) })
 }
 

@@ -10,5 +10,6 @@ pub(crate) mod fuse_channel;
 mod fuse_syscalls;
 pub(crate) mod notifier;
 mod page;
+pub(crate) use fuse_syscalls::wake;
 pub(crate) mod uring_slot;
 pub(crate) mod uring_slots;

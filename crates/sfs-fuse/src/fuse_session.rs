@@ -19,8 +19,10 @@ use crate::channels::fuse_channel::{FuseChannel, MessageBuffer};
 use crate::channels::notifier::Notifier;
 use crate::channels::uring_slot::UringSlot;
 use crate::channels::uring_slots::{self, NoUring};
+use crate::channels::wake;
 use crate::handler::{AtOnce, Handler};
 use crate::parked::{EndOnDrop, Parked, QueueName};
+use crate::pausing::{Pauser, Pausing};
 use crate::protocol::abi::{self, InitOut, opcode};
 use crate::protocol::errno::Errno;
 use crate::protocol::fuse_request::{FuseRequest, split_header};
@@ -34,10 +36,11 @@ use crate::server::{Server, invalid_data};
 pub struct FuseSession {
     channel: Arc<FuseChannel>,
     /// Further channels, one for each thread but the first, if there are no rings.
-    others: Vec<FuseChannel>,
+    others: Vec<Arc<FuseChannel>>,
     agreed: Agreed,
     slots: Result<Vec<UringSlot>, NoUring>,
-    parked_bytes_max: usize,
+    parked: Arc<Parked>,
+    pausing: Arc<Pausing>,
 }
 
 impl FuseSession {
@@ -55,9 +58,51 @@ impl FuseSession {
         let (agreed, slots) = negotiate(&channel, config)?;
         let threads = config.threads.max(1);
         let more = if slots.is_ok() { 0 } else { threads - 1 };
-        let others = (0..more).map(|_| channel.another()).collect::<io::Result<_>>()?;
-        let parked_bytes_max = config.parked_bytes_max;
-        Ok(Self { channel, others, agreed, slots, parked_bytes_max })
+        let others = (0..more).map(|_| channel.another().map(Arc::new));
+        let others = others.collect::<io::Result<_>>()?;
+        Self::over(channel, others, agreed, slots, config)
+    }
+
+    /// Goes on with the session of another program over its `channels`, which that program must not use any more. A thread
+    /// serves each of them. `agreed` is what that program has agreed on with the kernel.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` without a channel; errors of the system.
+    pub fn resume(
+        channels: Vec<OwnedFd>,
+        agreed: Agreed,
+        config: &SessionConfig,
+    ) -> io::Result<Self> {
+        let mut channels =
+            channels.into_iter().map(|channel| Arc::new(FuseChannel::new(File::from(channel))));
+        let first = channels.next().ok_or(io::ErrorKind::InvalidInput)?;
+        Self::over(first, channels.collect(), agreed, Err(NoUring::TakenOver), config)
+    }
+
+    fn over(
+        channel: Arc<FuseChannel>,
+        others: Vec<Arc<FuseChannel>>,
+        agreed: Agreed,
+        slots: Result<Vec<UringSlot>, NoUring>,
+        config: &SessionConfig,
+    ) -> io::Result<Self> {
+        wake::can_be_woken()?;
+        let parked = Parked::new(agreed.max_write, config.parked_bytes_max, 1 + others.len());
+        let (parked, pausing) = (Arc::new(parked), Arc::default());
+        Ok(Self { channel, others, agreed, slots, parked, pausing })
+    }
+
+    /// Returns a way to pause this session while it is served, for another program to take it over; `None` with rings, which
+    /// belong to this process.
+    pub fn pauser(&self) -> Option<Pauser> {
+        let all = || [&self.channel].into_iter().chain(&self.others);
+        self.slots.is_err().then(|| Pauser {
+            pausing: self.pausing.clone(),
+            parked: self.parked.clone(),
+            channels: all().map(Arc::downgrade).collect(),
+            agreed: self.agreed,
+        })
     }
 
     /// Returns the protocol that both sides have agreed on.
@@ -130,10 +175,9 @@ impl FuseSession {
     /// If `handler` has panicked, after the other threads have ended.
     pub fn serve(self, handler: &impl Handler, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {
         let slots = self.slots.unwrap_or_default();
-        let channels = self.others.into_iter().map(Arc::new).collect::<Vec<_>>();
-        let more = channels.len();
-        let parked = Parked::new(self.agreed.max_write, self.parked_bytes_max, 1 + more);
-        let worker = Server { agreed: &self.agreed, handler, parked: &parked };
+        let channels = self.others;
+        let (parked, pausing) = (&*self.parked, &*self.pausing);
+        let worker = Server { agreed: &self.agreed, handler, parked, pausing };
         let has_rings = !slots.is_empty();
         // A thread that has lent memory to the kernel cannot be stopped, so no thread serves before
         // all threads exist. Each thread waits for one token; the channel closes without tokens if
@@ -142,7 +186,7 @@ impl FuseSession {
         thread::scope(|scope| {
             let start = start;
             let mut queues = Vec::new();
-            let end_queues = EndOnDrop(&parked);
+            let end_queues = EndOnDrop(parked);
             for (name, queue) in QUEUES {
                 let lost = &lost;
                 let serve = move || {

@@ -34,7 +34,7 @@
 //!
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
-//! 1. `fuse_session`: the threads; `server`: the loop of reading, calling and replying; `parked`; `handler`;
+//! 1. `fuse_session`: the threads; `server`: the loop of reading, calling and replying; `pausing`; `parked`; `handler`;
 //! 2. `channels`: `notifier`, `uring_slots`, `uring_slot`, `fuse_channel`, `cpu_affinity`, `fuse_syscalls` (all
 //!    unsafe code), `page`;
 //! 3. `protocol`: `message`, `reply`, `directory_listing`, `node_reply`; `fuse_request`, `decode`, `fuse_operation`,
@@ -45,6 +45,7 @@ mod channels;
 mod fuse_session;
 mod handler;
 mod parked;
+mod pausing;
 mod protocol;
 #[cfg(test)]
 mod protocol_tests;
@@ -54,6 +55,7 @@ pub use channels::notifier::Notifier;
 pub use channels::uring_slots::NoUring;
 pub use fuse_session::FuseSession;
 pub use handler::{Handler, WaitingChange};
+pub use pausing::{Pause, Pauser};
 pub use protocol::argument_reader::Malformed;
 pub use protocol::directory_listing::{DirectoryListing, ListingEntry};
 pub use protocol::errno::Errno;

@@ -5,6 +5,7 @@
 //! everything that is in them, and end.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,6 +67,12 @@ pub(crate) struct Parked {
     threads_to_spare: usize,
     /// Number of serving threads that wait or park a message.
     waiting_threads: AtomicUsize,
+}
+
+impl fmt::Debug for Parked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parked").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
 }
 
 /// Queue by its thread.
@@ -158,6 +165,11 @@ impl Parked {
             Queue::Syncs(_) => self.syncs.add(message),
             Queue::WholeSyncs(_) => self.whole_syncs.add(message),
         }
+    }
+
+    /// Returns whether no message is parked or being answered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.load(Ordering::SeqCst) == 0
     }
 
     /// Notes that a serving thread waits, or parks a message, as long as the returned value lives.

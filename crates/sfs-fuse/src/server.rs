@@ -9,6 +9,7 @@ use crate::channels::fuse_channel::{FuseChannel, MessageBuffer};
 use crate::channels::uring_slot::UringSlot;
 use crate::handler::{Handler, WaitingChange};
 use crate::parked::{Parked, ParkedMessage, QueueName};
+use crate::pausing::Pausing;
 use crate::protocol::abi::opcode;
 use crate::protocol::argument_reader::Malformed;
 use crate::protocol::errno::Errno;
@@ -40,6 +41,7 @@ pub(crate) struct Server<'a, H> {
     pub(crate) agreed: &'a Agreed,
     pub(crate) handler: &'a H,
     pub(crate) parked: &'a Parked,
+    pub(crate) pausing: &'a Pausing,
 }
 
 impl<H> Clone for Server<'_, H> {
@@ -57,7 +59,8 @@ impl<H: Handler> Server<'_, H> {
     /// Serves the requests of the device file.
     pub(crate) fn read(&self, channel: &Arc<FuseChannel>) -> io::Result<()> {
         let mut buffer = MessageBuffer::new(self.agreed.max_write)?;
-        while let Some(len) = channel.read(&mut buffer)? {
+        let reader = self.pausing.reader();
+        while let Some(len) = channel.read_between(&mut buffer, || reader.begin())? {
             let (bytes, room) = buffer.message(len);
             let decoded = FuseRequest::decode(bytes, self.agreed.flags);
             let waits = match self.queue_for(&decoded) {

@@ -281,6 +281,26 @@ impl InodeTable {
         old
     }
 
+    /// Returns every file that callers refer to, with the number of references, and whether it may get a name although it has
+    /// none.
+    pub(crate) fn references(&self) -> Vec<(u64, u64, bool)> {
+        let mut found = Vec::with_capacity(self.referenced_files());
+        for shard in &self.shards {
+            let shard = lock_shard(shard);
+            let referenced = shard.iter().filter(|(_, file)| file.references > 0);
+            found.extend(referenced.map(|(ino, file)| (*ino, file.references, file.is_linkable)));
+        }
+        found
+    }
+
+    /// Adds `count` references to `ino`, at least one.
+    pub(crate) fn refer_often(&self, ino: u64, count: u64) {
+        self.refer(ino);
+        if let Some(file) = self.shard(ino).get_mut(&ino) {
+            file.references = file.references.saturating_add(count.saturating_sub(1));
+        }
+    }
+
     /// Returns the number of references over all files.
     pub(crate) fn reference_count(&self) -> u64 {
         let count = |shard| {

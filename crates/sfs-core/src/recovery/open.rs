@@ -48,10 +48,24 @@ pub(crate) fn open(
     Ok(Opened { components: recovery.components, unwritten: None })
 }
 
+/// Opens the volume on `device` as [`open`] does, and leaves out the writes that begin a mount: the volume is read-only until
+/// [`Recovery::begin_writing`].
+pub(crate) fn open_to_write_later(
+    device: Arc<dyn Device>,
+    options: VolumeOptions,
+    now: Timestamp,
+    progress: &mut dyn FnMut(OpenProgress),
+) -> Result<Opened> {
+    let recovery = Recovery::read(device, options, now, progress)?;
+    let components = recovery.components.clone();
+    components.health.wait_to_write();
+    Ok(Opened { components, unwritten: Some(recovery) })
+}
+
 /// An open volume.
 pub(crate) struct Opened {
     pub(crate) components: Components,
-    /// The recovery of a volume that was opened for reading.
+    /// The recovery of a volume to which nothing was written yet.
     pub(crate) unwritten: Option<Recovery>,
 }
 
@@ -142,7 +156,9 @@ impl Recovery {
             return Err(reason.into());
         }
         log.lock().mount_count = self.record.mount_count + 1;
-        self.components.find_in_place_blocks(progress)?;
+        if self.components.options.read_only {
+            self.components.find_in_place_blocks(progress)?;
+        }
         let released = self.begin_mount()?;
         // Only now: a change before the checkpoint would continue the chain of the last mount.
         health.begin_writing();

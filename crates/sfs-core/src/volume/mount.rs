@@ -49,6 +49,26 @@ impl Volume {
         Ok(volume)
     }
 
+    /// Opens the volume as [`Volume::open_with_progress`] does, and writes nothing: the volume is read-only until
+    /// [`Volume::begin_writing`]. For a program that takes a mounted volume over, and must be able to give up before its
+    /// first write.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`Volume::open`].
+    pub fn open_to_write_later(
+        device: Arc<dyn Device>,
+        options: VolumeOptions,
+        now: Timestamp,
+        progress: &mut dyn FnMut(OpenProgress),
+    ) -> Result<Self> {
+        let opened = recovery::open_to_write_later(device, options, now, progress)?;
+        Ok(Self {
+            unwritten: Mutex::new(opened.unwritten),
+            ..Self::from_components(opened.components)
+        })
+    }
+
     /// Completes the components of an open volume.
     pub(crate) fn from_components(components: Components) -> Self {
         let Components { superblock, options, counters, wear, .. } = components;
@@ -110,7 +130,7 @@ impl Volume {
         }
     }
 
-    /// Allows changes of a volume that was opened for reading, as a mount for writing begins: makes everything durable
+    /// Allows changes of a volume to which nothing was written yet, as a mount for writing begins: makes everything durable
     /// that was read, brings the superblock up to date, and writes a checkpoint of this mount.
     ///
     /// # Errors

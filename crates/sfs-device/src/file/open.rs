@@ -149,20 +149,37 @@ pub(super) fn open(
     if is_block_device && access == Access::ReadWrite && sys::block_device_is_read_only(&file)? {
         return Err(OpenErrorKind::WriteProtected);
     }
-    let geometry = match is_block_device {
-        true => Geometry::from_sysfs(
-            Path::new("/sys"),
-            BlockDeviceNumber {
-                major: libc::major(metadata.st_rdev()),
-                minor: libc::minor(metadata.st_rdev()),
-            },
-            sys::block_device_length(&file)?,
-        ),
-        false => Geometry::of_image(metadata.len()),
-    };
+    let geometry = geometry_of(&file, &metadata, is_block_device)?;
     let direct_io = accepts_direct_io && probe_direct_io(&file, &geometry)?;
     let claim = claim.map(|(file, _)| file);
     Ok(OpenedFile { file, claim, geometry, is_block_device, direct_io })
+}
+
+/// Returns what there is to know of a device that another program has opened exclusively, and how it was opened.
+pub(super) fn adopt(file: File) -> Result<(OpenedFile, Access), OpenErrorKind> {
+    let metadata = file.metadata()?;
+    let is_block_device = storage_kind(metadata.file_type())?;
+    let geometry = geometry_of(&file, &metadata, is_block_device)?;
+    let flags = sys::open_flags(&file)?;
+    let is_writable = flags & libc::O_ACCMODE == libc::O_RDWR;
+    let access = if is_writable { Access::ReadWrite } else { Access::ReadOnly };
+    let direct_io = flags & libc::O_DIRECT != 0;
+    Ok((OpenedFile { file, claim: None, geometry, is_block_device, direct_io }, access))
+}
+
+fn geometry_of(
+    file: &File,
+    metadata: &fs::Metadata,
+    is_block_device: bool,
+) -> io::Result<Geometry> {
+    if !is_block_device {
+        return Ok(Geometry::of_image(metadata.len()));
+    }
+    let number = BlockDeviceNumber {
+        major: libc::major(metadata.st_rdev()),
+        minor: libc::minor(metadata.st_rdev()),
+    };
+    Ok(Geometry::from_sysfs(Path::new("/sys"), number, sys::block_device_length(file)?))
 }
 
 /// Opens the file at `path`, which `reader` has open for reading, for writing as well, and makes the lock of `reader`
@@ -293,6 +310,30 @@ mod tests {
 
         let second = File::open(&path).unwrap();
         assert!(matches!(lock(&second, Access::ReadWrite, false), Err(OpenErrorKind::Busy)));
+    }
+
+    #[test]
+    fn a_device_goes_to_another_program_with_its_lock() {
+        use crate::{Device, FileDevice, Stream};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image");
+        let first = FileDevice::create(&path, 8192).unwrap();
+        let descriptor = File::from(first.descriptors().0.try_clone_to_owned().unwrap());
+        let direct_io = first.direct_io();
+        drop(first);
+        let second = FileDevice::adopt(&path, descriptor, None).unwrap();
+        assert_eq!(second.direct_io(), direct_io);
+        let busy = FileDevice::open(&path, Access::ReadOnly).map(drop);
+        assert!(matches!(busy.unwrap_err().kind, OpenErrorKind::Busy));
+        second.write(1, &[&Block::zeroed(1)], Stream::default()).unwrap();
+        drop(second);
+        let reader = FileDevice::open(&path, Access::ReadOnly).unwrap();
+        let descriptor = File::from(reader.descriptors().0.try_clone_to_owned().unwrap());
+        let adopted = FileDevice::adopt(&path, descriptor, None).unwrap();
+        adopted.write(1, &[&Block::zeroed(1)], Stream::default()).unwrap_err();
+        let directory = File::open(directory.path()).unwrap();
+        let refused = FileDevice::adopt(&path, directory, None).map(drop);
+        assert!(matches!(refused.unwrap_err().kind, OpenErrorKind::Directory));
     }
 
     #[test]

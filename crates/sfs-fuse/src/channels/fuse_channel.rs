@@ -56,6 +56,9 @@ impl MessageBuffer {
     }
 }
 
+/// Attempt to read that nobody ends.
+struct ReadGuard(());
+
 /// Open `/dev/fuse` of a mount.
 #[derive(Debug)]
 pub(crate) struct FuseChannel(File);
@@ -80,8 +83,21 @@ impl FuseChannel {
 
     /// Waits for a message. Returns its length, or `None` after an unmount.
     pub(crate) fn read(&self, buffer: &mut MessageBuffer) -> io::Result<Option<usize>> {
+        self.read_between(buffer, || ReadGuard(()))
+    }
+
+    /// Reads as [`FuseChannel::read`] does. `begin` is called before each attempt, and its value dropped after it; a signal ends
+    /// an attempt that has found no message.
+    pub(crate) fn read_between<G>(
+        &self,
+        buffer: &mut MessageBuffer,
+        begin: impl Fn() -> G,
+    ) -> io::Result<Option<usize>> {
         loop {
-            match (&self.0).read(buffer.memory()) {
+            let attempt = begin();
+            let outcome = (&self.0).read(buffer.memory());
+            drop(attempt);
+            match outcome {
                 Ok(0) => return Ok(None),
                 Ok(len) => return Ok(Some(len)),
                 Err(error) => match error.raw_os_error() {

@@ -3,6 +3,7 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 pub(crate) mod uring;
+pub(crate) mod wake;
 
 use std::fs::File;
 use std::io;

@@ -24,6 +24,9 @@ pub enum NoUring {
     /// The configuration does not ask for io_uring.
     #[error("the configuration does not ask for io_uring")]
     NotWished,
+    /// The session was taken over from another program, with its channels.
+    #[error("the mount was taken over from another program")]
+    TakenOver,
     /// The kernel does not offer io_uring: it is older than Linux 6.14, or the parameter `enable_uring` of its fuse
     /// module is off.
     #[error("the kernel does not offer io_uring")]

@@ -1,0 +1,328 @@
+//! Preparing a mount: everything up to the first thread.
+//!
+//! [`prepare`] opens device and volume, mounts or takes a mount over, and limits the process.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use nix::unistd::geteuid;
+use parking_lot::Mutex;
+use sfs_core::format::{FORMAT_VERSION, Features};
+use sfs_core::request::LifetimeTotals;
+use sfs_core::{ResizeError, Volume};
+use sfs_device::{BLOCK_SIZE, FileDevice};
+use sfs_system::memory_limit::MemoryLimit;
+use signal_hook::iterator::Signals;
+
+use super::confinement::{self, Sockets};
+use super::own_mount::{self, OwnMount, UnannouncedMount};
+use super::request::MountRequest;
+use crate::background::Waker;
+use crate::bdi::{self, BackingDevice};
+use crate::device_speed::{self, DeviceSpeed};
+use crate::exit_error::ExitError;
+use crate::file_clock;
+use crate::freeze::Freezer;
+use crate::fuse::{FuseShell, Latencies, LostWriteback, OpenHandles, ReadAhead, ReadFigures};
+use crate::handover::taking::Taken;
+use crate::kernel_release;
+use crate::log_thread::LogWork;
+use crate::logging;
+use crate::memory_budget;
+use crate::monitor::Monitor;
+use crate::mount::{
+    self, MountTarget, OpenedDevice, open_device, open_to_write_later, open_volume,
+};
+use crate::mount_options::MountOptions;
+use crate::mount_options::remount::access_times_of;
+use crate::panic_hook;
+use crate::ready_pipe::ReadyPipe;
+use crate::request_recorder::RequestRecorder;
+use crate::resize_report::{self, ResizeReport};
+use crate::sandbox::Limits;
+use crate::timed_device::TimedDevice;
+use crate::transport::{Serving, TransportChoice};
+
+/// Number of threads that make several requests to the device at the same time: those that serve reads, and two that read ahead.
+const READ_RINGS: usize = 6;
+
+/// Makes the device's rings, before the sandbox and after the monitor was forked, which inherits none. Returns the speed of
+/// reading. The kernel gives a thread that reads by a ring threads of its own, without limits: they end with the thread here.
+fn measure_with_rings(device: &FileDevice, volume: &Volume) -> Option<DeviceSpeed> {
+    let measure = || {
+        device.make_read_rings(READ_RINGS);
+        device_speed::measure(device, &volume.superblock().layout)
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("sfs-measure".into());
+        thread.spawn_scoped(scope, measure).ok()?.join().ok().flatten()
+    })
+}
+
+/// Makes the device's rings as [`measure_with_rings`] does, and measures nothing.
+fn make_rings(device: &FileDevice, speed: Option<DeviceSpeed>) -> Option<DeviceSpeed> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("sfs-rings".into());
+        let make = || device.make_read_rings(READ_RINGS);
+        thread.spawn_scoped(scope, make).ok()?.join().ok()
+    });
+    speed
+}
+
+/// A mount that has no threads yet, and is limited to what it needs.
+pub(super) struct Prepared {
+    pub(super) volume: Arc<Volume>,
+    pub(super) device: Arc<FileDevice>,
+    pub(super) timed: Arc<TimedDevice>,
+    pub(super) options: MountOptions,
+    pub(super) is_write_protected: bool,
+    /// Budgets that do not fit the memory, for the user.
+    pub(super) too_large: Option<String>,
+    pub(super) before: LifetimeTotals,
+    pub(super) name: String,
+    pub(super) waker: Arc<Waker>,
+    pub(super) log_work: Arc<LogWork>,
+    pub(super) bdi: Arc<BackingDevice>,
+    pub(super) freezer: Freezer,
+    pub(super) monitor: Arc<Monitor>,
+    pub(super) shell: ShellParts,
+    pub(super) reads: ReadFigures,
+    pub(super) unannounced: Option<UnannouncedMount>,
+    pub(super) serving: Serving,
+    pub(super) own: OwnMount,
+    /// Root directory of a mount that does not answer yet.
+    pub(super) root: Option<File>,
+    pub(super) sockets: Sockets,
+    pub(super) limits: Option<Limits>,
+    pub(super) signals: Signals,
+}
+
+/// Parts of the shell that others use as well.
+pub(super) struct ShellParts {
+    pub(super) lost_writeback: Arc<LostWriteback>,
+    pub(super) handles: Arc<OpenHandles>,
+    pub(super) recorder: Arc<RequestRecorder>,
+    pub(super) latencies: Arc<Latencies>,
+    pub(super) trimming: Arc<Mutex<()>>,
+}
+
+/// Prepares the mount: makes it, or takes it over from another program. Nothing is written to a volume that is taken over before
+/// the other program writes nothing any more.
+pub(super) fn prepare(
+    request: &MountRequest,
+    path: &Path,
+    dir: &Path,
+    pipe: &mut ReadyPipe,
+    (monitor, taken): (Arc<Monitor>, &mut Option<Taken>),
+) -> Result<Prepared, ExitError> {
+    let opened = match taken {
+        Some(taken) => own_mount::taken_device(taken, path, &request.options)?,
+        None => open_device(path, &request.options, pipe)?,
+    };
+    let OpenedDevice { device, mut options, is_write_protected } = opened;
+    let too_large = memory_budget::fit(&mut options.volume, MemoryLimit::of_this_process())?;
+    let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
+    options.volume.has_log_thread = true;
+    options.volume.commits_soon = !hears_of_syncs(is_block_device, request.transport);
+    let timed = Arc::new(TimedDevice::new(device.clone()));
+    let both = (device.clone(), timed.clone());
+    let volume = match taken {
+        Some(taken) => open_taken(both, path, &options, taken)?,
+        None => open_volume(both, path, &options, pipe)?,
+    };
+    let before = volume.lifetime_before();
+    let name = path.display().to_string();
+    let grown = if taken.is_none() { grow(&volume, &options) } else { None };
+    let waker = Arc::new(Waker::default());
+    let read_speed = match taken {
+        Some(taken) => make_rings(&device, taken.read_speed()),
+        None => measure_with_rings(&device, &volume),
+    };
+    volume.set_read_gap(read_speed.map_or(0, DeviceSpeed::gap_blocks));
+    let turn_bytes = read_speed.map_or(usize::MAX, DeviceSpeed::turn_bytes);
+    device.set_turn(turn_bytes, read_speed.map_or(0, DeviceSpeed::request_bytes));
+    volume.set_read_turn(turn_bytes / BLOCK_SIZE);
+    // The kernel asks for no more than 128 KiB at a time otherwise.
+    let is_fed =
+        bdi::can_be_configured() && ReadAhead::window_max(options.volume.cache, read_speed) > 0;
+    let are_wanted = || options.async_reads.are_wanted(read_speed, is_fed);
+    let reads_asynchronously = taken.as_ref().map_or_else(are_wanted, Taken::reads_asynchronously);
+    let bdi = Arc::new(BackingDevice::new(device.clone(), read_speed, reads_asynchronously));
+    let log_work = Arc::new(LogWork::new(Some(device.clone())));
+    let threads = (waker.clone(), log_work.clone());
+    let mut shell = FuseShell::new(volume.clone(), threads, bdi.clone(), &options, name.clone());
+    let freezer = shell.freezer();
+    shell.set_monitor(monitor.clone());
+    let parts = ShellParts {
+        lost_writeback: shell.lost_writeback(),
+        handles: shell.handles(),
+        recorder: shell.recorder(),
+        latencies: shell.latencies(),
+        trimming: shell.trimming(),
+    };
+    let reads = shell.read_ahead().figures(read_speed);
+    device.yield_claim();
+    let signals = own_mount::signals()?;
+    let (unannounced, serving, own, root) = match taken {
+        Some(taken) => {
+            taken.adopt(&volume, &parts.handles, &parts.lost_writeback);
+            shell.post_losses();
+            let (serving, own) = own_mount::taken_over(taken, shell, monitor.clone(), &name)?;
+            (None, serving, own, None)
+        }
+        None => {
+            let target = MountTarget { device: path, is_block_device, dir };
+            let (unannounced, serving, own, root) =
+                mount_and_open(&target, &options, request.transport, shell, monitor.clone())?;
+            (Some(unannounced), serving, own, Some(root))
+        }
+    };
+    if !request.foreground {
+        logging::to_system();
+    }
+    panic_hook::end_the_process(name.clone());
+    if !direct_io {
+        tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
+    }
+    let (transport, reason) = (serving.transport, &serving.reason);
+    tracing::info!("{name}: transport {transport}: {reason}");
+    match &grown {
+        Some(Ok(report)) => tracing::info!("{name}: {report}"),
+        Some(Err(error)) => tracing::warn!("{name}: was not grown: {error}"),
+        None => {}
+    }
+    warn_about(&volume, serving.enforces_lists, &name);
+    let number = own.number();
+    let sockets = match taken {
+        Some(taken) => Sockets::adopt(dir, &options, taken),
+        None => Sockets::listen(dir, number, &options),
+    };
+    let limits = confinement::limit(path, number, &options, &bdi, &sockets, &serving)?;
+    if let Some(taken) = taken {
+        taken.wait_for_commit()?;
+        begin_writing(&volume, taken, &own, &name);
+    }
+    Ok(Prepared {
+        volume,
+        device,
+        timed,
+        options,
+        is_write_protected,
+        too_large,
+        before,
+        name,
+        waker,
+        log_work,
+        bdi,
+        freezer,
+        monitor,
+        shell: parts,
+        reads,
+        unannounced,
+        serving,
+        own,
+        root,
+        sockets,
+        limits,
+        signals,
+    })
+}
+
+/// Opens the volume of a mount that is taken over, without a write. One that is written since a remount is read as for writing.
+///
+/// # Errors
+///
+/// The first write would raise the volume's format, and the program before could not go on if this one failed then.
+fn open_taken(
+    both: (Arc<FileDevice>, Arc<TimedDevice>),
+    path: &Path,
+    options: &MountOptions,
+    taken: &Taken,
+) -> Result<Arc<Volume>, ExitError> {
+    let mut options = options.clone();
+    options.volume.read_only &= taken.is_read_only();
+    let volume = open_to_write_later(both, path, &options)?;
+    let version = volume.superblock().version;
+    if version < FORMAT_VERSION && !options.volume.read_only {
+        return Err(ExitError::mount(format_args!(
+            "{}: the new program would raise the volume's format from version {version} to {FORMAT_VERSION}, and the program \
+             before could not go on after a failure; unmount it and mount it again",
+            path.display()
+        )));
+    }
+    Ok(volume)
+}
+
+/// Begins to write to a volume that was taken over. After a failure it is served read-only, as after any failed write: no other
+/// program could do more.
+fn begin_writing(volume: &Volume, taken: &Taken, own: &OwnMount, name: &str) {
+    if let Ok(Some(mount)) = own.table().of_number(own.number()) {
+        volume.set_access_times(access_times_of(&mount));
+    }
+    if taken.is_read_only() {
+        return;
+    }
+    if let Err(error) = volume.begin_writing(file_clock::now(), &mut |_| {}) {
+        tracing::error!("{name}: {error}; the volume is read-only from now on");
+    }
+}
+
+/// Grows the volume to the size of its device, if `-o grow` asks for that. The volume is mounted in any case.
+fn grow(volume: &Volume, options: &MountOptions) -> Option<Result<ResizeReport, ResizeError>> {
+    let is_wanted = options.grow && !options.volume.read_only;
+    is_wanted.then(|| resize_report::grow(volume, None))
+}
+
+/// Logs warnings about a volume that was just opened, and whose access lists the kernel enforces or not.
+fn warn_about(volume: &Volume, enforces_lists: bool, name: &str) {
+    let has_lists = volume.superblock().features.read_only_compatible & Features::ACCESS_LISTS != 0;
+    if has_lists && !enforces_lists {
+        tracing::warn!(
+            "{name}: this mount ignores the volume's access lists: the mode alone decides about access"
+        );
+    }
+    if let Some(version) = volume.upgraded_from() {
+        tracing::warn!(
+            "{name}: upgraded from format version {version} to {FORMAT_VERSION}: \
+             older programs cannot use the volume any more"
+        );
+    }
+    if !volume.remembered().is_empty() {
+        tracing::warn!(
+            "{name}: this volume has recorded errors; 'sfs-ctl stat' shows them, and sfs-fsck should be run"
+        );
+    }
+}
+
+/// Returns whether sync(2) reaches the volume: the kernel sends SYNCFS, and the transport supports
+/// it.
+fn hears_of_syncs(is_block_device: bool, transport: TransportChoice) -> bool {
+    let is_kernel_mount = is_block_device && geteuid().is_root();
+    transport != TransportChoice::Fuser
+        && mount::syncfs::is_sent(is_kernel_mount, &kernel_release::running())
+}
+
+/// Mounts, and agrees with the kernel on the protocol. The [`UnannouncedMount`] comes first in the tuple, so that
+/// it is dropped last: an unmount may wait for an answer, and gets an error only once [`Serving`] has closed the
+/// connection.
+fn mount_and_open(
+    target: &MountTarget<'_>,
+    options: &MountOptions,
+    transport: TransportChoice,
+    shell: FuseShell,
+    monitor: Arc<Monitor>,
+) -> Result<(UnannouncedMount, Serving, OwnMount, File), ExitError> {
+    let table = own_mount::table()?;
+    let channel = mount::mount(target, options)?;
+    let own = OwnMount::at(target.dir, table, monitor, target.device.display().to_string())?;
+    let unannounced = UnannouncedMount::new(own.clone());
+    let root = own_mount::root(target.dir)?;
+    let opened = transport.open(channel, shell, mount::threads(options));
+    let serving = opened.map_err(|error| match error.kind() {
+        ErrorKind::Unsupported => ExitError::mount(error),
+        _ => ExitError::mount(format_args!("cannot agree on FUSE with the kernel: {error}")),
+    })?;
+    Ok((unannounced, serving, own, root))
+}
