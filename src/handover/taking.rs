@@ -169,17 +169,7 @@ impl Taken {
     pub(crate) fn wait_for_go(&self) -> Result<(), ExitError> {
         // The old program may have been killed.
         let _ = self.link.send(&ToOld::Started, &[], end());
-        loop {
-            match self.link.receive(end()) {
-                Ok((ToNew::Go, _)) => break,
-                Ok(_) => return Err(unexpected()),
-                Err(error) => match error.kind() {
-                    io::ErrorKind::TimedOut => {}
-                    io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => break,
-                    _ => return Err(ExitError::system(error)),
-                },
-            }
-        }
+        wait_for_go(&self.link)?;
         self.owns.store(true, Ordering::SeqCst);
         Ok(())
     }
@@ -197,6 +187,21 @@ impl Taken {
     /// Tells the old program why this one gives up.
     pub(crate) fn fail(&self, failure: &ExitError) {
         fail(&self.link, failure);
+    }
+}
+
+/// Waits until the old program says that it does not go on, or has ended.
+fn wait_for_go(link: &Link) -> Result<(), ExitError> {
+    loop {
+        match link.receive(end()) {
+            Ok((ToNew::Go, _)) => return Ok(()),
+            Ok(_) => return Err(unexpected()),
+            Err(error) => match error.kind() {
+                io::ErrorKind::TimedOut => {}
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => return Ok(()),
+                _ => return Err(ExitError::system(error)),
+            },
+        }
     }
 }
 
@@ -230,4 +235,26 @@ fn depends_on(number: DeviceNumber, program: &Path) -> io::Result<Option<PathBuf
         (found == device).then(|| fields.nth(1).unwrap_or("a library").into())
     });
     Ok(mapped)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_program_goes_on_when_it_may_and_when_the_old_one_has_ended() {
+        let pair = || {
+            let (old, new) = UnixStream::pair().expect("sockets");
+            (Link::new(old.into()), Link::new(new.into()))
+        };
+        let (old, new) = pair();
+        old.send(&ToNew::Go, &[], end()).expect("sent");
+        wait_for_go(&new).expect("it may go on");
+        old.send(&ToNew::Commit, &[], end()).expect("sent");
+        wait_for_go(&new).expect_err("not a second time");
+        drop(old);
+        wait_for_go(&new).expect("nobody else goes on");
+    }
 }

@@ -65,8 +65,40 @@ pub(crate) fn take_state() -> String {
     "head -c $(head -c 4 <&0 | od -An -tu4) <&0 >/dev/null".into()
 }
 
+/// Returns commands that run the real program in a namespace in which it counts no threads, so that it gives up late.
+pub(crate) fn without_threads() -> String {
+    let program = env!("CARGO_BIN_EXE_sfs-mount");
+    let hide = format!("mount -t tmpfs none /proc/$$/task; exec {program} \"$@\"");
+    format!("exec unshare -m sh -c '{hide}' sh \"$@\"")
+}
+
+/// Returns commands that put superblocks of an older format version in the places of `saved`, and run the real program. The file
+/// `older` is made for it.
+pub(crate) fn put_older_format(path: &Path, saved: &[(u64, Vec<u8>)], older: &Path) -> String {
+    const CHECKSUM_AT: usize = 8;
+    const VERSION_AT: usize = 12;
+    let mut block = saved[0].1.clone();
+    block[VERSION_AT] -= 1;
+    let checksum = crc32c::crc32c(&block[VERSION_AT..]).to_le_bytes();
+    block[CHECKSUM_AT..VERSION_AT].copy_from_slice(&checksum);
+    fs::write(older, block).expect("room");
+    let put = |(at, _): &(u64, Vec<u8>)| {
+        let (older, path, seek) = (older.display(), path.display(), at / BLOCK as u64);
+        format!("dd if={older} of={path} bs={BLOCK} seek={seek} count=1 conv=notrunc status=none\n")
+    };
+    let puts: String = saved.iter().map(put).collect();
+    let program = env!("CARGO_BIN_EXE_sfs-mount");
+    format!("{puts}exec {program} \"$@\"")
+}
+
 /// Returns commands that overwrite both superblocks of the image at `path`, and run the real program.
 pub(crate) fn damage_and_run(path: &Path) -> String {
+    let program = env!("CARGO_BIN_EXE_sfs-mount");
+    format!("{}\nexec {program} \"$@\"", damage(path))
+}
+
+/// Returns commands that overwrite both superblocks of the image at `path`.
+pub(crate) fn damage(path: &Path) -> String {
     let last = fs::metadata(path).expect("the image").len() / BLOCK as u64 - 1;
     let wipe = |block: u64| {
         let path = path.display();
@@ -74,8 +106,7 @@ pub(crate) fn damage_and_run(path: &Path) -> String {
             "dd if=/dev/zero of={path} bs={BLOCK} seek={block} count=1 conv=notrunc status=none"
         )
     };
-    let program = env!("CARGO_BIN_EXE_sfs-mount");
-    format!("{}\n{}\nexec {program} \"$@\"", wipe(SUPERBLOCK), wipe(last))
+    format!("{}\n{}", wipe(SUPERBLOCK), wipe(last))
 }
 
 /// Returns both superblocks, with their offsets.

@@ -121,3 +121,31 @@ fn no_request_is_lost_or_answered_twice_by_pauses() {
     });
     assert!(pauser.duplicates().is_err(), "the session has ended");
 }
+
+/// A session that is held starts all threads, and answers nothing before its release.
+#[test]
+fn a_held_session_answers_after_its_release() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let Some(channel) = mount_at(scratch.path()) else { return };
+    let config = SessionConfig { threads: 3, ..SessionConfig::default() };
+    let session = FuseSession::new(channel.into(), &config).expect("a session");
+    let pauser = session.pauser().expect("no rings");
+    let empty = Empty::default();
+    pauser.hold();
+    assert!(!pauser.is_held(), "no thread has started");
+    thread::scope(|scope| {
+        let lost = |error: &io::Error| panic!("{error}");
+        let serving = scope.spawn(|| session.run(|request, _| empty.answer(request), lost));
+        while !pauser.is_held() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let caller = scope.spawn(|| fs::metadata(scratch.path().join("x")).map(drop));
+        thread::sleep(Duration::from_millis(50));
+        assert!(empty.count() == 0 && !caller.is_finished());
+        pauser.release();
+        caller.join().expect("no panic").expect_err("no file exists");
+        assert_eq!(empty.count(), 1);
+        unmount(scratch.path(), UnmountFlags::empty()).expect("it was mounted");
+        serving.join().expect("no panic").expect("an unmount is no error");
+    });
+}
