@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::{CACHES, TestVolume, can_mount, content, stderr};
+use harness::{CACHES, TestVolume, can_mount, content, stderr, transport_used};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
 
@@ -133,7 +133,8 @@ fn mounted_volumes_that_are_frozen_can_be_unmounted() {
 /// threads where the memory for parked requests was used.
 #[test]
 fn mounted_volumes_that_are_frozen_end_with_their_connection() {
-    if !can_mount() {
+    // A thread of fuser that waits does not learn of the end of its connection: the time-out of the freeze ends it.
+    if !can_mount() || transport_used() == "fuser" {
         return;
     }
     let volume = TestVolume::new("64M");
