@@ -94,8 +94,8 @@ pub enum CtlCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Has the installed program go on with a mount, without an unmount: programs see a pause. If that fails at any point, the
-    /// program that served before goes on. Needs a mount with --transport dev. Only root and the user who mounted a
+    /// Has the installed program go on with a mount, without an unmount: programs see a pause. If that fails, the program that
+    /// served before goes on, unless it cannot open the volume either. Needs a mount with --transport dev. Only root and the user who mounted a
     /// volume may upgrade it
     Upgrade {
         /// Mount point of the volume

@@ -1,10 +1,11 @@
 //! One request to the daemon of a mount, with its errors as a line for the user.
 
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use sfs_system::mountinfo::MountRecord;
 
-use super::client::ControlClient;
+use super::client::{ControlClient, ControlError};
 use super::messages::{ControlReply, ControlRequest};
 use crate::exit_error::ExitError;
 
@@ -25,8 +26,17 @@ pub(crate) fn ask_within(
     request: &ControlRequest,
     wait: Duration,
 ) -> Result<ControlReply, ExitError> {
-    let client = ControlClient::connect(mount);
-    let reply = client.and_then(|client| client.ask_until(request, Instant::now() + wait));
+    let ask_once = || ControlClient::connect(mount)?.ask_until(request, Instant::now() + wait);
+    let has_ended = |trouble: &ControlError| matches!(trouble, ControlError::Silent(error) if error.kind() == ErrorKind::UnexpectedEof);
+    let reply = match ask_once() {
+        // The daemon may have handed the mount over: another one answers. An upgrade is not repeated.
+        Err(trouble)
+            if has_ended(&trouble) && !matches!(request, ControlRequest::Upgrade { .. }) =>
+        {
+            ask_once()
+        }
+        reply => reply,
+    };
     match reply {
         Ok(ControlReply::Failed { status, line }) => Err(ExitError::of_daemon(status, &line)),
         Ok(reply) => Ok(reply),

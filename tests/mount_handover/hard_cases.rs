@@ -77,23 +77,6 @@ fn a_signal_in_the_pause_ends_the_handover_and_the_mount() {
     volume.check();
 }
 
-/// A program that gives up in an orderly way, with the sockets in its hands.
-#[test]
-fn a_program_that_gives_up_leaves_the_sockets() {
-    if !can_mount() {
-        return;
-    }
-    let volume = TestVolume::new("64M");
-    let program = Program::copy_to(volume.scratch.path());
-    let mount = UpgradedMount::new(&volume, &program.path, &[]);
-    program.replace_by(script(&programs::without_threads()).as_bytes());
-    mount.fails_to_upgrade(&[], "threads before the sandbox");
-    program.restore();
-    mount.upgrade();
-    mount.is_served("upgraded");
-    mount.unmount();
-}
-
 /// The program before could not read a volume whose format was raised.
 #[test]
 fn a_program_with_another_format_does_not_take_a_mount_over() {

@@ -65,13 +65,6 @@ pub(crate) fn take_state() -> String {
     "head -c $(head -c 4 <&0 | od -An -tu4) <&0 >/dev/null".into()
 }
 
-/// Returns commands that run the real program in a namespace in which it counts no threads, so that it gives up late.
-pub(crate) fn without_threads() -> String {
-    let program = env!("CARGO_BIN_EXE_sfs-mount");
-    let hide = format!("mount -t tmpfs none /proc/$$/task; exec {program} \"$@\"");
-    format!("exec unshare -m sh -c '{hide}' sh \"$@\"")
-}
-
 /// Returns commands that put superblocks of an older format version in the places of `saved`, and run the real program. The file
 /// `older` is made for it.
 pub(crate) fn put_older_format(path: &Path, saved: &[(u64, Vec<u8>)], older: &Path) -> String {

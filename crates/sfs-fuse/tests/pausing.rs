@@ -131,10 +131,10 @@ fn a_held_session_answers_after_its_release() {
     let session = FuseSession::new(channel.into(), &config).expect("a session");
     let pauser = session.pauser().expect("no rings");
     let empty = Empty::default();
+    let lost = |error: &io::Error| panic!("{error}");
     pauser.hold();
     assert!(!pauser.is_held(), "no thread has started");
     thread::scope(|scope| {
-        let lost = |error: &io::Error| panic!("{error}");
         let serving = scope.spawn(|| session.run(|request, _| empty.answer(request), lost));
         while !pauser.is_held() {
             thread::sleep(Duration::from_millis(1));
