@@ -51,6 +51,7 @@ use crate::resize_report::{self, ResizeReport};
 use crate::timed_device::TimedDevice;
 use crate::transport::{Serving, TransportChoice};
 use crate::unsafe_calls;
+use crate::volume_cache::{self, VolumeCache};
 
 /// Number of threads that make several requests to the device at the same time: those that serve reads, and two that read ahead.
 const READ_RINGS: usize = 6;
@@ -145,9 +146,16 @@ fn check_dir(dir: &Path) -> Result<PathBuf, ExitError> {
 
 /// Makes the device's rings, before the sandbox and after the monitor was forked, which inherits none. Returns the speed of
 /// reading. The kernel gives a thread that reads by a ring threads of its own, without limits: they end with the thread here.
-fn measure_with_rings(device: &FileDevice, volume: &Volume) -> Option<DeviceSpeed> {
+fn measure_with_rings(
+    device: &FileDevice,
+    cache: Option<&VolumeCache>,
+    volume: &Volume,
+) -> Option<DeviceSpeed> {
     let measure = || {
         device.make_read_rings(READ_RINGS);
+        if let Some(cache) = cache {
+            cache.make_read_rings(READ_RINGS);
+        }
         device_speed::measure(device, &volume.superblock().layout)
     };
     std::thread::scope(|scope| {
@@ -176,12 +184,18 @@ fn serve(
     options.volume.has_log_thread = true;
     options.volume.commits_soon = !hears_of_syncs(is_block_device, request.transport);
     let timed = Arc::new(TimedDevice::new(device.clone()));
-    let volume = open_volume((device.clone(), timed.clone()), path, &options, pipe)?;
+    let volume_cache::Opened { cache, warning: no_cache } = volume_cache::open(&device, &options);
+    options.volume.epoch = volume_cache::random_epoch();
+    let used = match &cache {
+        Some(cache) => cache.before(timed.clone()),
+        None => timed.clone(),
+    };
+    let volume = open_volume((device.clone(), used), path, &options, pipe)?;
     let before = volume.lifetime_before();
     let name = path.display().to_string();
     let grown = grow(&volume, &options);
     let waker = Arc::new(Waker::default());
-    let read_speed = measure_with_rings(&device, &volume);
+    let read_speed = measure_with_rings(&device, cache.as_deref(), &volume);
     volume.set_read_gap(read_speed.map_or(0, DeviceSpeed::gap_blocks));
     let turn_bytes = read_speed.map_or(usize::MAX, DeviceSpeed::turn_bytes);
     device.set_turn(turn_bytes, read_speed.map_or(0, DeviceSpeed::request_bytes));
@@ -237,6 +251,12 @@ fn serve(
     let background =
         Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone(), look);
     let background = background.map_err(no_thread)?;
+    if let Some(cache) = &cache {
+        cache.begin(options.volume.epoch, &name).map_err(no_thread)?;
+    }
+    if let Some(warning) = &no_cache {
+        tracing::warn!("{warning}");
+    }
     let is_over = Arc::new(Mutex::new(false));
     let is_ending = Arc::new(AtomicBool::new(false));
     let handler = Arc::new(ControlHandler {
@@ -249,6 +269,7 @@ fn serve(
         reads,
         cleanings,
         bdi: bdi.clone(),
+        cache: cache.clone(),
         before,
         options,
         is_write_protected,
@@ -273,7 +294,7 @@ fn serve(
     let answered = wait_for_answer(root, &own).inspect(|()| {
         bdi.configure(volume.certain_space().available_bytes());
         let warning = || format!("WARNING: {name} is write-protected, mounted read-only");
-        let warnings = is_write_protected.then(warning).into_iter().chain(too_large);
+        let warnings = is_write_protected.then(warning).into_iter().chain(too_large).chain(no_cache);
         pipe.report_ready(&warnings.collect::<Vec<_>>());
     });
     match answered {
@@ -290,6 +311,9 @@ fn serve(
     *is_over.lock() = true;
     freezer.thaw(ThawReason::Unmount);
     let closed = close(&volume, &name);
+    if let Some(cache) = &cache {
+        cache.close(&volume);
+    }
     // Finding the names of files with lost data may read the whole tree, so it comes after all data has been written.
     let lost = lost_writeback.report(&volume, dir);
     if !lost.unreported.is_empty() {

@@ -35,6 +35,7 @@ use crate::resize_report::{self, ResizeReport};
 use crate::sandbox::Limits;
 use crate::stat_report::{LatencyReport, ReadsReport, SandboxReport, VolumeReport};
 use crate::transport::ActiveTransport;
+use crate::volume_cache::VolumeCache;
 
 /// State of a mount that requests need.
 pub(crate) struct ControlHandler {
@@ -49,6 +50,8 @@ pub(crate) struct ControlHandler {
     /// The last cleaning rounds.
     pub(crate) cleanings: Arc<RecentCleanings>,
     pub(crate) bdi: Arc<BackingDevice>,
+    /// The SSD cache, if the volume is mounted with one.
+    pub(crate) cache: Option<Arc<VolumeCache>>,
     /// Totals of earlier mounts.
     pub(crate) before: LifetimeTotals,
     pub(crate) options: MountOptions,
@@ -99,6 +102,9 @@ impl HandleRequest for ControlHandler {
             ControlRequest::Checkpoint => self.checkpoint().map(ControlReply::Checkpoint),
             ControlRequest::Scrub(request) => {
                 self.scrub(request).map(|report| ControlReply::Scrub(Box::new(report)))
+            }
+            ControlRequest::Cache(request) => {
+                self.cache(request).map(|report| ControlReply::Cache(Box::new(report)))
             }
         };
         outcome.unwrap_or_else(ControlReply::from)

@@ -13,6 +13,7 @@ use crate::inspect::position::TreePosition;
 use crate::inspect::scrub_report::ScrubReport;
 use crate::resize_report::ResizeReport;
 use crate::stat_report::{SegmentsMessage, VolumeReport};
+use crate::volume_cache::CacheReport;
 
 /// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +83,20 @@ pub(crate) enum ControlRequest {
     Checkpoint,
     /// A request about the scrub of the volume.
     Scrub(ScrubRequest),
+    /// A request about the SSD cache of the mount.
+    Cache(CacheRequest),
+}
+
+/// Request about the SSD cache of a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CacheRequest {
+    /// Asks for the figures.
+    Stat,
+    /// Asks to write what was read to the cache device.
+    Flush,
+    /// Asks to make the volume one without a cache.
+    Detach,
 }
 
 /// Request about the scrub of a volume.
@@ -144,6 +159,8 @@ pub(crate) enum ControlReply {
     Checkpoint(CheckpointReport),
     /// Reply to [`ControlRequest::Scrub`].
     Scrub(Box<ScrubReport>),
+    /// Reply to [`ControlRequest::Cache`].
+    Cache(Box<CacheReport>),
     /// Second reply to [`ControlRequest::Watch`]: everything is on the device.
     Written,
     /// Second reply to [`ControlRequest::Watch`]: this many bytes of the kernel's cache did not

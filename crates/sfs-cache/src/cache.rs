@@ -174,7 +174,8 @@ impl Cache {
     }
 
     /// Writes all that waits to the device, and then the map of live blocks, for the next mount. From now on the cache takes no blocks.
-    pub fn close(&self) {
+    /// The superblock of the volume has `epoch` by now, durably, and nothing more is written to the volume.
+    pub fn close(&self, epoch: [u8; 16]) {
         let _worker = self.worker.lock();
         if !self.state.lock().takes {
             return;
@@ -195,6 +196,7 @@ impl Cache {
             (map, std::mem::take(&mut state.counts.bytes_written))
         };
         header.is_closed = true;
+        header.epoch = epoch;
         header.bytes_written = header.bytes_written.saturating_add(written);
         let closed = match mutated(Mutant::ClosedBeforeMap) {
             false => map.write(&*self.device, &header).and_then(|bytes| {

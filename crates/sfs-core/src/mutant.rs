@@ -56,6 +56,8 @@ pub enum Mutant {
     FreedReused,
     /// New blocks are not flushed before the delta that maps them.
     PlacedUnflushed,
+    /// The epoch of a mount is written after its first checkpoint. Only the tests of two devices find it.
+    EpochLate,
     /// The backup of the superblock is written before the first copy is flushed.
     SuperblocksAtOnce,
     /// A changed superblock has the generation of the one before.

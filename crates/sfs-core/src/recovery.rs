@@ -18,4 +18,5 @@ pub use make::{make, root_directory};
 #[cfg(test)]
 pub(crate) use open::read_checkpoints;
 pub(crate) use open::{Recovery, open};
+pub use open::read_superblock;
 pub use rebuild::{Basis, Moved, Rebuild};

@@ -28,6 +28,9 @@ impl NodePointer {
     /// Length of an encoded pointer in bytes.
     pub const LEN: usize = 12;
 
+    /// First byte of a node that its checksum covers; the checksum covers all bytes from there on.
+    pub const SUMMED_FROM: usize = UNSUMMED;
+
     /// Returns the on-device form.
     pub fn encode(self) -> [u8; Self::LEN] {
         let raw = RawPointer { address: self.address.into(), checksum: self.checksum.into() };

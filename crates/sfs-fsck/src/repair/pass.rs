@@ -33,7 +33,7 @@ use crate::repair::options::RepairOptions;
 use crate::repair::plan::RepairPlan;
 use crate::repair::rewrite::Rewrite;
 use crate::repair::salvage::salvage;
-use crate::repair::superblocks::write_superblocks;
+use crate::repair::superblocks::{change_superblock, write_superblocks};
 
 /// Number of rounds of fixes after which a repair gives up. Each round causes few new findings.
 const ROUNDS_MAX: usize = 64;
@@ -83,6 +83,11 @@ pub(crate) fn run_pass(
         return Ok(unchanged(before));
     }
     refuse_newer(&volume, &checked.record)?;
+    if volume.superblock.features.has_cache() && volume.superblock.epoch != [0; 16] {
+        // Before anything else is written: no cache has the content of the volume any more.
+        change_superblock(&volume, |superblock| superblock.epoch = [0; 16])?;
+        return run_pass(device, options, losses, progress);
+    }
     if (is_lost || is_slot_empty && !checked.tree_check.is_complete())
         && let Some(point) = point_past_log_end(&volume, &checked, progress)?
     {
