@@ -294,7 +294,8 @@ fn serve(
     let answered = wait_for_answer(root, &own).inspect(|()| {
         bdi.configure(volume.certain_space().available_bytes());
         let warning = || format!("WARNING: {name} is write-protected, mounted read-only");
-        let warnings = is_write_protected.then(warning).into_iter().chain(too_large).chain(no_cache);
+        let warnings =
+            is_write_protected.then(warning).into_iter().chain(too_large).chain(no_cache);
         pipe.report_ready(&warnings.collect::<Vec<_>>());
     });
     match answered {

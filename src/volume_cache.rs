@@ -26,6 +26,8 @@ pub(crate) struct VolumeCache {
     cache: Arc<Cache>,
     file: Arc<FileDevice>,
     path: String,
+    /// Epoch after the mount. Drawn before it, as the sandbox has no random numbers.
+    last_epoch: [u8; 16],
     work: Arc<Work>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -84,8 +86,9 @@ fn open_of(superblock: &Superblock, given: Option<&Path>) -> Result<VolumeCache,
     let file = FileDevice::open(&path, Access::ReadWrite).map_err(|error| error.to_string())?;
     let file = Arc::new(file);
     let cache = Cache::open(file.clone(), &of).map_err(|error| format!("{shown}: {error}"))?;
-    let work = Arc::new(Work::default());
-    Ok(VolumeCache { cache: Arc::new(cache), file, path: shown, work, thread: Mutex::new(None) })
+    let (work, thread) = (Arc::new(Work::default()), Mutex::new(None));
+    let (cache, last_epoch) = (Arc::new(cache), random_epoch());
+    Ok(VolumeCache { cache, file, path: shown, last_epoch, work, thread })
 }
 
 /// Returns 128 random bits; zeros, which no cache trusts, if the system has none.
@@ -111,7 +114,7 @@ impl VolumeCache {
     pub(crate) fn begin(&self, epoch: [u8; 16], volume: &str) -> std::io::Result<()> {
         let (volume, path) = (volume.to_owned(), self.path.clone());
         self.cache.on_drop(move |reason| {
-            tracing::error!(
+            tracing::warn!(
                 "{volume}: its SSD cache {path} is not used any more: {reason}; all data is on the disk"
             );
         });
@@ -136,9 +139,8 @@ impl VolumeCache {
         if thread.is_some_and(|thread| thread.join().is_err()) {
             return;
         }
-        let epoch = random_epoch();
-        match volume.end_epoch(epoch) {
-            Ok(()) => self.cache.close(epoch),
+        match volume.end_epoch(self.last_epoch) {
+            Ok(()) => self.cache.close(self.last_epoch),
             Err(error) => tracing::warn!("the SSD cache will be empty at the next mount: {error}"),
         }
     }

@@ -133,7 +133,13 @@ fn a_cache_that_is_missing_or_another_volumes_is_named_and_left_alone() {
 /// `fio` in the foreground, which writes, reads and verifies random blocks.
 fn fio(dir: &Path, seconds: &str) -> Option<Child> {
     let mut command = Command::new("fio");
-    command.args(["--name=verify", "--rw=randrw", "--bsrange=4k-64k", "--size=24m", "--ioengine=sync"]);
+    command.args([
+        "--name=verify",
+        "--rw=randrw",
+        "--bsrange=4k-64k",
+        "--size=24m",
+        "--ioengine=sync",
+    ]);
     command.args(["--verify=crc32c", "--verify_fatal=1", "--time_based", "--fsync=64"]);
     command.arg(format!("--runtime={seconds}")).arg(format!("--directory={}", dir.display()));
     command.arg("--invalidate=1").stdout(Stdio::piped()).stderr(Stdio::piped());

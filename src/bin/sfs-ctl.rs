@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use sfs::command_line::{CtlArguments, CtlCommand, ImageCommand};
 use sfs::{
-    ExitError, asked_work_command, cache_command, defrag_command, file_command, freeze_command, health,
-    hot_command, image, metrics_command, resize, scrub_command, segments_command, stat,
+    ExitError, asked_work_command, cache_command, defrag_command, file_command, freeze_command,
+    health, hot_command, image, metrics_command, resize, scrub_command, segments_command, stat,
     trace_command,
 };
 #[cfg(feature = "view")]

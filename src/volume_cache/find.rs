@@ -22,7 +22,9 @@ pub(super) fn by_uuid(of: &Identity) -> Result<PathBuf, String> {
             first.display(),
             second.display()
         )),
-        (None, _) => Err("no device has its UUID; a cache in an image file is named by -o cache_dev=".into()),
+        (None, _) => {
+            Err("no device has its UUID; a cache in an image file is named by -o cache_dev=".into())
+        }
     }
 }
 
@@ -51,7 +53,8 @@ mod tests {
 
     #[test]
     fn devices_are_the_fourth_word_of_a_line() {
-        let table = "major minor  #blocks  name\n\n   8        0  244198584 sda\n 104 0 5 cciss!c0d0\n";
+        let table =
+            "major minor  #blocks  name\n\n   8        0  244198584 sda\n 104 0 5 cciss!c0d0\n";
         let found: Vec<PathBuf> = table.lines().filter_map(device).collect();
         assert_eq!(found, ["/dev/sda", "/dev/cciss/c0d0"].map(PathBuf::from));
     }

@@ -94,7 +94,11 @@ impl fmt::Display for CacheReport {
         let (streams, crowded) = (Human(self.bypassed_bytes), Human(self.crowded_out_bytes));
         writeln!(f, "Not added  {streams} of streams, {crowded} in haste")?;
         let invalidated = Human(self.invalidated_bytes);
-        writeln!(f, "Left       {} extents evicted ({}), {invalidated} overwritten", self.evicted_extents, self.policy)?;
+        writeln!(
+            f,
+            "Left       {} extents evicted ({}), {invalidated} overwritten",
+            self.evicted_extents, self.policy
+        )?;
         write!(f, "Written    {} to the cache device in its life", Human(self.device_bytes_written))
     }
 }

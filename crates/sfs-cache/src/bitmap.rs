@@ -5,7 +5,6 @@
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Stream};
 
 use crate::header::{CacheHeader, MAP_FIRST};
-use crate::mutant::{Mutant, mutated};
 
 const MAGIC: [u8; 4] = *b"SFSm";
 
@@ -47,7 +46,11 @@ impl LiveMap {
     }
 
     /// Writes the map of the mount with `header.epoch`, without a flush. Returns the number of bytes.
-    pub(crate) fn write(&self, device: &dyn Device, header: &CacheHeader) -> Result<u64, DeviceError> {
+    pub(crate) fn write(
+        &self,
+        device: &dyn Device,
+        header: &CacheHeader,
+    ) -> Result<u64, DeviceError> {
         let parts: Vec<&[u8]> = self.0.chunks(BLOCK_SIZE - HEAD_LEN).collect();
         for (no, request) in parts.chunks(REQUEST_BLOCKS).enumerate() {
             let first = no * REQUEST_BLOCKS;
@@ -66,7 +69,10 @@ impl LiveMap {
     }
 
     /// Reads the map of the mount with `header.epoch`; `None` if any part of it is damaged or of another mount.
-    pub(crate) fn read(device: &dyn Device, header: &CacheHeader) -> Result<Option<Self>, DeviceError> {
+    pub(crate) fn read(
+        device: &dyn Device,
+        header: &CacheHeader,
+    ) -> Result<Option<Self>, DeviceError> {
         let mut map = Self::new(header.bit_count());
         let count = block_count(header.bit_count());
         let mut parts = map.0.chunks_mut(BLOCK_SIZE - HEAD_LEN);
@@ -88,7 +94,49 @@ impl LiveMap {
 fn is_part(block: &Block, header: &CacheHeader, no: u64) -> bool {
     let is_whole = crc32c::crc32c(&block.0[UNSUMMED..]).to_le_bytes() == block.0[4..UNSUMMED];
     block.0[..4] == MAGIC
-        && (is_whole || mutated(Mutant::TornMap))
-        && (block.0[8..24] == header.epoch || mutated(Mutant::MapOfAnotherEpoch))
+        && is_whole
+        && block.0[8..24] == header.epoch
         && block.0[24..28] == (no as u32).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use sfs_device::RamDevice;
+
+    use super::*;
+    use crate::header::SectionPlan;
+    use crate::policy::PolicyName;
+
+    #[test]
+    fn a_map_of_another_mount_or_a_half_written_one_is_recognized() {
+        let device = RamDevice::new(1 << 17);
+        let sections = vec![SectionPlan { first: 512, segment_count: 200, extent_blocks: 4 }];
+        let mut header = CacheHeader {
+            generation: 1,
+            cache_uuid: [1; 16],
+            volume_uuid: [2; 16],
+            epoch: [3; 16],
+            is_closed: true,
+            filling: 4,
+            policy: PolicyName::Lru,
+            block_count: 1 << 17,
+            segment_blocks: 512,
+            bytes_written: 0,
+            sections,
+        };
+        let mut map = LiveMap::new(header.bit_count());
+        (0..header.bit_count()).step_by(7).for_each(|bit| map.set(bit));
+        assert!(map.is_set(7 * 1000) && !map.is_set(7 * 1000 + 1));
+        assert_eq!(map.write(&device, &header).expect("RAM"), 4 * BLOCK_SIZE as u64);
+        let read = |header: &CacheHeader| LiveMap::read(&device, header).expect("RAM");
+        assert_eq!(read(&header), Some(map));
+        header.epoch = [9; 16];
+        assert_eq!(read(&header), None, "another epoch");
+        header.epoch = [3; 16];
+        let mut block = Block::zeroed(1);
+        device.read(MAP_FIRST + 3, &mut block).expect("RAM");
+        block[0].0[2048..].fill(0xff);
+        device.write(MAP_FIRST + 3, &[&block], Stream::default()).expect("RAM");
+        assert_eq!(read(&header), None, "a torn block");
+    }
 }

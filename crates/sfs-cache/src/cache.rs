@@ -8,7 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use sfs_device::{Block, Copies, Device, DeviceError, Moment, ReadPart, ReadRun, Stream, WantedBlock};
+use sfs_device::{
+    Block, Copies, Device, DeviceError, Moment, ReadPart, ReadRun, Stream, WantedBlock,
+};
 
 use crate::DISK_OBJECT;
 use crate::bitmap::LiveMap;
@@ -154,7 +156,7 @@ impl Cache {
         let mut header = self.header.lock();
         header.epoch = epoch;
         header.is_closed = false;
-        if self.warmth == Warmth::Emptied && !mutated(Mutant::EmptiedKept) {
+        if self.warmth == Warmth::Emptied {
             header.filling = u64::from_le_bytes(epoch[..8].try_into().expect("eight bytes"));
         }
         match header.write(&*self.device) {
@@ -255,7 +257,9 @@ impl Cache {
     pub fn stat(&self) -> CacheStat {
         let header = self.header.lock();
         let state = self.state.lock();
-        let sum = |figure: &dyn Fn(&crate::section::Section) -> u64| state.sections.iter().map(figure).sum();
+        let sum = |figure: &dyn Fn(&crate::section::Section) -> u64| {
+            state.sections.iter().map(figure).sum()
+        };
         let counts = &state.counts;
         CacheStat {
             warmth: self.warmth,
@@ -291,7 +295,8 @@ impl Cache {
                 match section.memory(slot) {
                     Some(memory) => block.clone_from(memory),
                     None => {
-                        self.device.read(section.address(slot), std::slice::from_mut(&mut block))?;
+                        self.device
+                            .read(section.address(slot), std::slice::from_mut(&mut block))?;
                     }
                 }
                 copies.push((key.block, block));
@@ -497,7 +502,12 @@ impl Cache {
                     || failed.is_some();
                 place.wanted.is_found = is_right;
                 if !is_right {
-                    wrong.push((place.section, place.slot, place.wanted.address, crc32c::crc32c(&place.wanted.memory.0)));
+                    wrong.push((
+                        place.section,
+                        place.slot,
+                        place.wanted.address,
+                        crc32c::crc32c(&place.wanted.memory.0),
+                    ));
                 }
             }
         }

@@ -69,7 +69,9 @@ impl Device for CachedDevice {
     }
 
     fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError> {
-        self.change((address, count), Mutant::DiscardKeepsCopy, || self.disk.discard(address, count))
+        self.change((address, count), Mutant::DiscardKeepsCopy, || {
+            self.disk.discard(address, count)
+        })
     }
 
     fn copies(&self) -> Option<&dyn Copies> {

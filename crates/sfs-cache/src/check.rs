@@ -69,7 +69,8 @@ pub fn check(
         };
         let Some(summary) = summary else {
             let data_blocks = u64::from(header.segment_blocks - summary_blocks);
-            lost += if map.is_some() { (0..data_blocks).filter(|at| is_live(*at)).count() } else { 0 };
+            lost +=
+                if map.is_some() { (0..data_blocks).filter(|at| is_live(*at)).count() } else { 0 };
             return;
         };
         is_dirty |= summary.entries.iter().any(|entry| entry.is_dirty);
@@ -89,7 +90,8 @@ pub fn check(
         }
         let mut blocks = Block::zeroed(summary.entries.len());
         device.read(address, &mut blocks)?;
-        let is_wrong = |at: &&usize| crc32c::crc32c(&blocks[**at].0) != summary.entries[**at].checksum;
+        let is_wrong =
+            |at: &&usize| crc32c::crc32c(&blocks[**at].0) != summary.entries[**at].checksum;
         report.damaged_blocks += live.iter().filter(is_wrong).count() as u64;
     }
     Ok((header, report))

@@ -150,7 +150,8 @@ impl CacheHeader {
 
     /// Returns the block of the header.
     pub(crate) fn encode(&self) -> Block {
-        let none = RawSection { first: U64::ZERO, segment_count: U32::ZERO, extent_blocks: U32::ZERO };
+        let none =
+            RawSection { first: U64::ZERO, segment_count: U32::ZERO, extent_blocks: U32::ZERO };
         let mut sections = [none; SECTIONS_MAX];
         for (raw, section) in sections.iter_mut().zip(&self.sections) {
             *raw = RawSection {
@@ -214,7 +215,10 @@ impl CacheHeader {
                 && section.extent_blocks < self.segment_blocks;
             let blocks = u64::from(section.segment_count) * u64::from(self.segment_blocks);
             end = section.first.saturating_add(blocks);
-            is_behind && is_extent && section.segment_count >= 4 && end <= self.block_count
+            is_behind
+                && is_extent
+                && section.segment_count >= 4
+                && end <= self.block_count
                 && blocks < u64::from(u32::MAX)
         });
         let map_end = MAP_FIRST + crate::bitmap::block_count(self.bit_count());

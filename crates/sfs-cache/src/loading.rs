@@ -8,7 +8,6 @@ use sfs_device::{Block, Device, DeviceError, ReadPart, ReadRun};
 use crate::bitmap::LiveMap;
 use crate::error::CacheError;
 use crate::header::CacheHeader;
-use crate::mutant::{Mutant, mutated};
 use crate::state::State;
 use crate::summary::{Summary, summary_blocks};
 
@@ -29,16 +28,13 @@ pub(crate) fn for_each_summary(
             let mut memory = Block::zeroed((count * blocks) as usize);
             let parts = memory.chunks_mut(blocks as usize);
             let run = |(segment, part)| {
-                let address =
-                    section.first + u64::from(segment) * u64::from(header.segment_blocks);
+                let address = section.first + u64::from(segment) * u64::from(header.segment_blocks);
                 ReadRun { address, parts: vec![ReadPart::Into(part)] }
             };
             let mut runs: Vec<ReadRun<'_>> = (first..).zip(parts).map(run).collect();
             device.read_many(&mut runs).into_iter().collect::<Result<(), _>>()?;
             for (segment, part) in (first..).zip(memory.chunks(blocks as usize)) {
-                let is_kept = |summary: &Summary| {
-                    summary.filling == header.filling || mutated(Mutant::EmptiedKept)
-                };
+                let is_kept = |summary: &Summary| summary.filling == header.filling;
                 each(no, segment, Summary::decode(part, data_blocks).filter(is_kept));
             }
         }
@@ -62,9 +58,11 @@ pub(crate) fn load(
         let Some(summary) = summary else { return };
         is_dirty |= summary.entries.iter().any(|entry| entry.is_dirty);
         state.sequence = state.sequence.max(summary.sequence);
-        let is_live = |slot| map.as_ref().is_none_or(|map| map.is_set(first_bits[no] + u64::from(slot)));
+        let is_live =
+            |slot| map.as_ref().is_none_or(|map| map.is_set(first_bits[no] + u64::from(slot)));
         state.sections[no].load(segment, &summary, map.is_some(), is_live);
     })?;
+    state.sections.iter_mut().for_each(crate::section::Section::end_loading);
     if is_dirty { Err(CacheError::Dirty) } else { Ok(map.is_some()) }
 }
 

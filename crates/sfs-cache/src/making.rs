@@ -127,8 +127,7 @@ pub fn make(device: &dyn Device, options: &MakeOptions) -> Result<CacheHeader, C
 ///
 /// Errors of the device.
 pub fn empty(device: &dyn Device, header: &CacheHeader, filling: u64) -> Result<(), DeviceError> {
-    let mut header =
-        CacheHeader { epoch: [0; 16], is_closed: false, filling, ..header.clone() };
+    let mut header = CacheHeader { epoch: [0; 16], is_closed: false, filling, ..header.clone() };
     header.write(device)?;
     header.write(device)
 }

@@ -17,14 +17,8 @@ pub enum Mutant {
     DiscardKeepsCopy,
     /// Content that was read before a write is kept after it.
     OfferAfterWrite,
-    /// The map of live blocks is used whatever its epoch.
-    MapOfAnotherEpoch,
-    /// The map of live blocks is used whatever its checksum.
-    TornMap,
     /// The header says that the cache was closed before the map of live blocks is written.
     ClosedBeforeMap,
-    /// A torn summary of a segment is accepted.
-    TornSummary,
     /// An error of the cache reaches the reader of the volume as wrong content.
     ErrorServed,
     /// Copies are used after the cache has returned wrong data.
@@ -33,28 +27,22 @@ pub enum Mutant {
     OlderHeader,
     /// A cache of another volume is taken.
     OtherVolume,
-    /// Summaries that an emptied cache has left behind are taken.
-    EmptiedKept,
 }
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 11] = [
         Self::StaleEpochTrusted,
         Self::ChecksumNotCompared,
         Self::EvictionInFlight,
         Self::WriteKeepsCopy,
         Self::DiscardKeepsCopy,
         Self::OfferAfterWrite,
-        Self::MapOfAnotherEpoch,
-        Self::TornMap,
         Self::ClosedBeforeMap,
-        Self::TornSummary,
         Self::ErrorServed,
         Self::LieForgiven,
         Self::OlderHeader,
         Self::OtherVolume,
-        Self::EmptiedKept,
     ];
 }
 

@@ -24,6 +24,9 @@ const NONE: u32 = u32::MAX;
 /// Percentage of the blocks of the section that are live at most. The rest is the room in which segments become empty.
 const LIVE_PERCENT_MAX: u64 = 85;
 
+/// Memory for the index of a section in bytes; more only if twice the extents of a full section need more.
+const INDEX_BYTES: u64 = 128 << 20;
+
 /// Segments that are kept free: one to fill, and one while the last one is being written.
 const FREE_MIN: usize = 2;
 
@@ -270,8 +273,9 @@ impl Section {
     fn make_room(&mut self, incoming: ExtentKey) {
         let all = u64::from(self.plan.segment_count) * u64::from(self.data_blocks());
         let live_max = all * LIVE_PERCENT_MAX / 100;
+        let extent_blocks = u64::from(self.plan.extent_blocks);
         // A partly cached extent takes as much memory as a whole one.
-        let extents_max = (2 * all / u64::from(self.plan.extent_blocks)).max(1);
+        let extents_max = (2 * all / extent_blocks).max(INDEX_BYTES / (96 + 4 * extent_blocks));
         let is_new = !self.index.contains_key(&incoming);
         while self.live_blocks >= live_max || is_new && self.index.len() as u64 >= extents_max {
             let Some(key) = self.policy.evict(incoming) else { return };
@@ -290,7 +294,13 @@ impl Section {
     }
 
     /// Adds a block to the segment that is being filled; returns whether there was room.
-    pub(crate) fn insert(&mut self, key: BlockKey, block: &Block, sequence: u64, filling: u64) -> bool {
+    pub(crate) fn insert(
+        &mut self,
+        key: BlockKey,
+        block: &Block,
+        sequence: u64,
+        filling: u64,
+    ) -> bool {
         if !self.open(sequence, filling) {
             return false;
         }
@@ -361,7 +371,13 @@ impl Section {
             }
             self.add(entry.key, slot);
         }
-        self.free.retain(|free| *free != no);
+    }
+
+    /// Ends loading: the segments without content are free.
+    pub(crate) fn end_loading(&mut self) {
+        let segments = (0..).zip(&self.segments);
+        let free = segments.filter(|(_, segment)| segment.state == SegmentState::Free);
+        self.free = free.map(|(no, _)| no).collect();
     }
 
     /// Returns the filled segment that has to be written, if it is full or `partly` is `true`. Its blocks stay in memory until
@@ -389,13 +405,10 @@ impl Section {
         if self.free.len() >= FREE_MIN {
             return None;
         }
-        let is_idle = |segment: &Segment| {
-            segment.readers == 0 || mutated(Mutant::EvictionInFlight)
-        };
+        let is_idle = |segment: &Segment| segment.readers == 0 || mutated(Mutant::EvictionInFlight);
         let segments = (0..).zip(&self.segments);
-        let fit = segments.filter(|(_, segment)| {
-            segment.state == SegmentState::Written && is_idle(segment)
-        });
+        let fit = segments
+            .filter(|(_, segment)| segment.state == SegmentState::Written && is_idle(segment));
         // Among equals the oldest: most of its extents have had their chance to be used.
         let best = fit.min_by_key(|(_, segment)| (segment.live, segment.sequence))?;
         Some((best.0, best.1.live))

@@ -17,6 +17,6 @@ pub(crate) use components::{Components, policies};
 pub use make::{make, root_directory};
 #[cfg(test)]
 pub(crate) use open::read_checkpoints;
-pub(crate) use open::{Recovery, open};
 pub use open::read_superblock;
+pub(crate) use open::{Recovery, open};
 pub use rebuild::{Basis, Moved, Rebuild};

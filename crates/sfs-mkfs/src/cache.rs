@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::in_use::refuse_in_use;
 use crate::signatures::{Ends, detect};
+use crate::wipe::wipe_signatures;
 use crate::{MkfsError, MkfsOptions};
 
 /// `SIZE:EXTENT` of a section, both in bytes; `rest:EXTENT` for all that is left.
@@ -100,11 +101,12 @@ impl CacheDevice {
     ) -> Result<MadeCache, MkfsError> {
         let sections = sections.iter().map(|section| section.wish()).collect();
         let options = MakeOptions { volume_uuid, cache_uuid, sections, policy };
-        let discarded = self.device.discard(0, self.device.geometry().block_count);
         // A discard only helps the device.
-        drop(discarded);
-        let header = sfs_cache::make(&self.device, &options)
-            .map_err(|error| MkfsError::Cache { device: self.path.clone(), error })?;
+        let _ = self.device.discard(0, self.device.geometry().block_count);
+        let made = wipe_signatures(&self.device)
+            .map_err(sfs_cache::CacheError::Device)
+            .and_then(|()| sfs_cache::make(&self.device, &options));
+        let header = made.map_err(|error| MkfsError::Cache { device: self.path.clone(), error })?;
         Ok(made(&self.path, &header))
     }
 }
@@ -137,9 +139,7 @@ mod tests {
     #[test]
     fn sections_are_a_size_and_an_extent() {
         let wish = |text: &str| text.parse::<SectionSize>().map(SectionSize::wish).ok();
-        let section = |blocks, extent| {
-            Some(SectionWish { blocks, extent_blocks: Some(extent) })
-        };
+        let section = |blocks, extent| Some(SectionWish { blocks, extent_blocks: Some(extent) });
         assert_eq!(wish("8M:16K"), section(Some(2048), 4));
         assert_eq!(wish("rest:256K"), section(None, 64));
         for wrong in ["8M", "8M:", "8M:12K", "8M:512K", "8M:0", "all:16K", "8M:2K"] {

@@ -22,7 +22,8 @@ use crate::measure::Measurement;
 use crate::plan::VolumePlan;
 use crate::signatures::{Ends, detect};
 use crate::{
-    Filled, Human, MadeCache, MkfsError, MkfsOptions, Verdict, cache, detect, fill, fit, identity, probe, wipe,
+    Filled, Human, MadeCache, MkfsError, MkfsOptions, Verdict, cache, detect, fill, fit, identity,
+    probe, wipe,
 };
 
 /// A volume that was made, or that would be made without `--dry-run`.

@@ -26,7 +26,8 @@ impl AdaptiveReplacement {
 
     /// Moves the border for a ghost that comes back.
     fn adapt(&mut self, list: usize) {
-        let [once, again] = [GHOSTS_OF_ONCE, GHOSTS_OF_AGAIN].map(|list| self.lists.len(list).max(1));
+        let [once, again] =
+            [GHOSTS_OF_ONCE, GHOSTS_OF_AGAIN].map(|list| self.lists.len(list).max(1));
         self.once_target = match list {
             GHOSTS_OF_ONCE => (self.once_target + (again / once).max(1)).min(self.capacity),
             _ => self.once_target.saturating_sub((once / again).max(1)),
@@ -37,8 +38,11 @@ impl AdaptiveReplacement {
         while self.lists.len(ONCE) + self.lists.len(GHOSTS_OF_ONCE) > self.capacity
             && self.lists.pop_oldest(GHOSTS_OF_ONCE).is_some()
         {}
-        let all = |lists: &Chains| (ONCE..=GHOSTS_OF_AGAIN).map(|list| lists.len(list)).sum::<usize>();
-        while all(&self.lists) > 2 * self.capacity && self.lists.pop_oldest(GHOSTS_OF_AGAIN).is_some() {}
+        let all =
+            |lists: &Chains| (ONCE..=GHOSTS_OF_AGAIN).map(|list| lists.len(list)).sum::<usize>();
+        while all(&self.lists) > 2 * self.capacity
+            && self.lists.pop_oldest(GHOSTS_OF_AGAIN).is_some()
+        {}
     }
 }
 
@@ -75,7 +79,8 @@ impl EvictionPolicy for AdaptiveReplacement {
         let takes_once = once > 0
             && (once > self.once_target || (is_ghost_of_again && once == self.once_target));
         let order = if takes_once { [ONCE, AGAIN] } else { [AGAIN, ONCE] };
-        let (list, key) = order.into_iter().find_map(|list| Some((list, self.lists.pop_oldest(list)?.0)))?;
+        let (list, key) =
+            order.into_iter().find_map(|list| Some((list, self.lists.pop_oldest(list)?.0)))?;
         self.lists.push_newest(list + GHOSTS_OF_ONCE, key, 0);
         Some(key)
     }

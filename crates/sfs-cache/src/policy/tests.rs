@@ -9,7 +9,12 @@ fn key(no: u64) -> ExtentKey {
 }
 
 /// Uses `no` in a cache of `capacity` extents; returns whether it was a hit.
-fn access(policy: &mut dyn EvictionPolicy, cached: &mut HashSet<u64>, no: u64, capacity: usize) -> bool {
+fn access(
+    policy: &mut dyn EvictionPolicy,
+    cached: &mut HashSet<u64>,
+    no: u64,
+    capacity: usize,
+) -> bool {
     if cached.contains(&no) {
         policy.touch(key(no));
         return true;
@@ -49,7 +54,8 @@ fn the_flush_level_has_the_extents_that_were_used_longest_ago() {
     let mut policy = PolicyName::Multilevel.policy(80);
     (0..80).for_each(|no| policy.insert(key(no)));
     (0..10).for_each(|no| policy.touch(key(no)));
-    let evicted: Vec<u64> = std::iter::from_fn(|| policy.evict(key(99))).map(|key| key.no).collect();
+    let evicted: Vec<u64> =
+        std::iter::from_fn(|| policy.evict(key(99))).map(|key| key.no).collect();
     assert_eq!(evicted[..70], (10..80).collect::<Vec<_>>()[..]);
     assert_eq!(evicted[70..], (0..10).collect::<Vec<_>>()[..], "used again");
 }

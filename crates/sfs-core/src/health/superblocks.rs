@@ -91,8 +91,13 @@ impl SuperblockCopies {
 
     /// Brings both copies up to date, and to the format version of this program. A volume with a cache gets `epoch`: from now on
     /// no cache of an earlier epoch has the content of the volume.
-    pub(crate) fn settle_for_writing(&mut self, device: &dyn Device, epoch: [u8; 16]) -> Result<()> {
-        if self.current.features.has_cache() && self.current.epoch != epoch {
+    pub(crate) fn settle_for_writing(
+        &mut self,
+        device: &dyn Device,
+        epoch: [u8; 16],
+    ) -> Result<()> {
+        let is_due = self.current.features.has_cache() && self.current.epoch != epoch;
+        if is_due && !mutated(Mutant::EpochKept) {
             return self.change(device, |superblock| superblock.epoch = epoch);
         }
         self.settle(device)

@@ -32,7 +32,8 @@ impl VolumeDevice {
         (checksum, summed_from): (u32, usize),
         block: &mut Block,
     ) -> Result<Option<Moment>> {
-        let mut wanted = WantedBlock { address, checksum, summed_from, memory: block, is_found: false };
+        let mut wanted =
+            WantedBlock { address, checksum, summed_from, memory: block, is_found: false };
         let moment = self.fetch_copies(std::slice::from_mut(&mut wanted));
         if wanted.is_found {
             return Ok(None);
