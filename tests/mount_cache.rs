@@ -191,7 +191,7 @@ fn outlives(volume: &TestVolume, cache: &Path, kill: impl FnOnce()) {
     verify(&volume.dir, 7);
     sfs_ctl_cache(&["flush"], &[&volume.dir]);
     fs::write("/proc/sys/vm/drop_caches", "3").expect("root");
-    let Some(fio) = fio(&volume.dir, "2") else { return };
+    let Some(fio) = fio(&volume.dir, "1") else { return };
     kill();
     verify(&volume.dir, 7);
     let output = fio.wait_with_output().expect("fio ends");

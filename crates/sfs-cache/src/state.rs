@@ -20,6 +20,8 @@ const WAITING_BLOCKS_MAX: usize = 4096;
 pub(crate) struct Waiting {
     pub(crate) first: u64,
     pub(crate) blocks: Box<[Block]>,
+    /// Section that has got the blocks before these of one range.
+    section: Option<usize>,
 }
 
 impl Waiting {
@@ -106,7 +108,7 @@ impl State {
             return false;
         }
         self.waiting_blocks += blocks.len();
-        self.waiting.push_back(Waiting { first, blocks: blocks.into() });
+        self.waiting.push_back(Waiting { first, blocks: blocks.into(), section: None });
         true
     }
 
@@ -134,7 +136,7 @@ impl State {
         let range = waiting.range();
         let cost = |section: &Section| (section.extents_of(&range), section.plan().extent_blocks);
         let chosen = (0..self.sections.len()).min_by_key(|no| cost(&self.sections[*no]));
-        let Some(chosen) = chosen else { return true };
+        let Some(chosen) = waiting.section.or(chosen) else { return true };
         for (block, content) in range.zip(&waiting.blocks) {
             let key = BlockKey { object: DISK_OBJECT, block };
             for (no, section) in self.sections.iter_mut().enumerate() {
@@ -149,19 +151,23 @@ impl State {
             // A segment that is opened takes the next number.
             self.sequence = self.sequence.max(self.sections[chosen].newest_sequence());
             if !self.sections[chosen].has_room() {
-                self.put_back(block + 1, &waiting);
+                self.put_back(block + 1, &waiting, chosen);
                 break;
             }
         }
         true
     }
 
-    /// Lets the rest of `waiting`, from `block` on, wait for room.
-    fn put_back(&mut self, block: u64, waiting: &Waiting) {
+    /// Lets the rest of `waiting`, from `block` on, wait for room in a section.
+    fn put_back(&mut self, block: u64, waiting: &Waiting, section: usize) {
         let rest = &waiting.blocks[(block - waiting.first) as usize..];
         if !rest.is_empty() {
             self.waiting_blocks += rest.len();
-            self.waiting.push_front(Waiting { first: block, blocks: rest.into() });
+            self.waiting.push_front(Waiting {
+                first: block,
+                blocks: rest.into(),
+                section: Some(section),
+            });
         }
     }
 }

@@ -103,10 +103,10 @@ impl CacheDevice {
         let options = MakeOptions { volume_uuid, cache_uuid, sections, policy };
         // A discard only helps the device.
         let _ = self.device.discard(0, self.device.geometry().block_count);
-        let made = wipe_signatures(&self.device)
+        let written = wipe_signatures(&self.device)
             .map_err(sfs_cache::CacheError::Device)
             .and_then(|()| sfs_cache::make(&self.device, &options));
-        let header = made.map_err(|error| MkfsError::Cache { device: self.path.clone(), error })?;
+        let header = written.map_err(|error| MkfsError::Cache { device: self.path.clone(), error })?;
         Ok(made(&self.path, &header))
     }
 }

@@ -9,7 +9,7 @@
 mod session;
 mod ssd;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use sfs_cache::{Cache, CacheError, CachedDevice, Identity, MakeOptions, PolicyName, Warmth};
 use sfs_core::format::DataLayout;
@@ -25,10 +25,10 @@ use crate::model::random::SplitMix64;
 use session::{Session, View};
 
 /// Segments of the volume.
-const SEGMENTS: u64 = 14;
+const SEGMENTS: u64 = 32;
 
-/// Blocks of the cache device: a header, a map, and 10 segments of 16 blocks.
-const CACHE_BLOCKS: u64 = 32 + 10 * 16;
+/// Blocks of the cache device: a header, a map, and 12 segments of 16 blocks.
+const CACHE_BLOCKS: u64 = 32 + 12 * 16;
 
 /// Mounts of a run.
 const MOUNTS: u64 = 6;
@@ -102,7 +102,7 @@ pub fn run(seed: u64) -> Result<u64, Violation> {
         swap(&mut devices, &earlier, &mut random);
         earlier.push(devices.clone());
         let mut session = Session::begin(&devices, random.below(6) > 0, &mut random)?;
-        for _ in 0..random.below(40) {
+        for _ in 0..random.below(60) {
             session.step(&mut random)?;
         }
         let images = session.image_of_disk();
@@ -136,16 +136,26 @@ pub fn run(seed: u64) -> Result<u64, Violation> {
     Ok(states)
 }
 
-/// Returns an empty volume with an empty cache.
-fn fresh() -> Devices {
+/// A volume with files, whose segments have all been used.
+static USED: LazyLock<CowImage> = LazyLock::new(|| {
     let disk = Arc::new(empty_volume(DataLayout::Log, SEGMENTS));
     let volume = Volume::open(disk.clone(), tight(), NOW).expect("the volume opens");
     volume.set_cache(Some(CACHE_UUID)).expect("RAM");
+    let mut random = SplitMix64::new(1);
+    for _ in 0..120 {
+        session::write_any(&volume, &mut random).expect("RAM");
+        volume.sync_all().expect("RAM");
+    }
     volume.close().expect("RAM");
     drop(volume);
-    let volume_uuid = read_superblock(&*disk).expect("a volume").uuid;
+    Arc::into_inner(disk).expect("the volume is closed")
+});
+
+/// Returns a used volume with an empty cache.
+fn fresh() -> Devices {
+    let disk = USED.clone();
+    let volume_uuid = read_superblock(&disk).expect("a volume").uuid;
     let cache = empty_cache(volume_uuid, PolicyName::default());
-    let disk = Arc::into_inner(disk).expect("the volume is closed");
     Devices { disk, cache, is_warm: false, has_lied: false }
 }
 

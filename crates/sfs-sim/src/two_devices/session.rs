@@ -21,7 +21,7 @@ use crate::model::random::SplitMix64;
 const NAMES: u64 = 7;
 
 /// Largest number of blocks of a file.
-const FILE_BLOCKS_MAX: u64 = 12;
+const FILE_BLOCKS_MAX: u64 = 24;
 
 /// Content of all files, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ fn read(volume: &Volume, name: &str) -> Result<Option<Vec<u8>>, Violation> {
     let len = FILE_BLOCKS_MAX as usize * BLOCK_SIZE;
     let content = volume.read(entry.ino, 0, len).map_err(failed)?;
     volume.forget(entry.ino, 1);
-    Ok(Some(content.to_vec()))
+    Ok(Some(content.as_bytes().to_vec()))
 }
 
 /// Overwrites or makes a file; a full volume is no violation.
@@ -83,6 +83,13 @@ fn write(volume: &Volume, name: &str, first: u64, bytes: &[u8]) -> Result<bool, 
         Err(Error::NoSpace) => Ok(false),
         written => written.map(|()| true).map_err(failed),
     }
+}
+
+/// Overwrites a part of a file.
+pub(super) fn write_any(volume: &Volume, random: &mut SplitMix64) -> Result<(), Violation> {
+    let (name, first) = (random.below(NAMES).to_string(), random.below(4));
+    let blocks = 1 + random.below(FILE_BLOCKS_MAX - 4);
+    write(volume, &name, first, &random.bytes(blocks as usize * BLOCK_SIZE)).map(drop)
 }
 
 /// Overwrites a file or two, syncs, and reads everything once more.
