@@ -36,7 +36,7 @@ pub struct Identity {
 /// What a cache had when it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warmth {
-    /// Copies of a mount that has ended: each is what the disk has.
+    /// Copies of a mount that has ended: each is what the disk has, unless a crash before that mount has left it.
     Warm,
     /// Copies of a mount that was cut off: some may be old.
     Unconfirmed,

@@ -58,6 +58,9 @@ pub fn check(
     let map = if header.is_closed { LiveMap::read(device, &header)? } else { None };
     report.is_map_damaged = header.is_closed && map.is_none();
     let (first_bits, summary_blocks) = (first_bits(&header), summary_blocks(header.segment_blocks));
+    let is_confirmed = |no: usize, first_slot: u64| {
+        map.as_ref().is_some_and(|map| map.is_set(first_bits[no] + first_slot))
+    };
     let mut segments: Vec<(u64, Summary, Vec<usize>)> = Vec::new();
     let mut lost = 0;
     let mut is_dirty = false;
@@ -74,9 +77,13 @@ pub fn check(
             return;
         };
         is_dirty |= summary.entries.iter().any(|entry| entry.is_dirty);
-        let live = (0..summary.entries.len()).filter(|at| is_live(*at as u64)).collect();
+        let live: Vec<usize> =
+            (0..summary.entries.len()).filter(|at| is_live(*at as u64)).collect();
+        report.blocks += live.len() as u64;
         let address = header.sections[no].first + first_slot + u64::from(summary_blocks);
-        segments.push((address, summary, live));
+        // After a crash an unconfirmed segment may have torn blocks.
+        let is_confirmed = map.is_none() || is_confirmed(no, first_slot);
+        segments.push((address, summary, if is_confirmed { live } else { Vec::new() }));
     })?;
     if is_dirty {
         return Err(CacheError::Dirty);
@@ -84,7 +91,6 @@ pub fn check(
     report.lost_blocks = lost as u64;
     for (address, summary, live) in segments {
         report.segments += 1;
-        report.blocks += live.len() as u64;
         if !data || live.is_empty() {
             continue;
         }

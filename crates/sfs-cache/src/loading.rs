@@ -59,8 +59,9 @@ pub(crate) fn load(
         is_dirty |= summary.entries.iter().any(|entry| entry.is_dirty);
         state.sequence = state.sequence.max(summary.sequence);
         let is_live =
-            |slot| map.as_ref().is_none_or(|map| map.is_set(first_bits[no] + u64::from(slot)));
-        state.sections[no].load(segment, &summary, map.is_some(), is_live);
+            |slot: u32| map.as_ref().is_none_or(|map| map.is_set(first_bits[no] + u64::from(slot)));
+        let is_trusted = map.is_some() && is_live(segment * header.segment_blocks);
+        state.sections[no].load(segment, &summary, is_trusted, is_live);
     })?;
     state.sections.iter_mut().for_each(crate::section::Section::end_loading);
     if is_dirty { Err(CacheError::Dirty) } else { Ok(map.is_some()) }

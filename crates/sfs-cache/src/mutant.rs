@@ -23,6 +23,10 @@ pub enum Mutant {
     ErrorServed,
     /// Copies are used after the cache has returned wrong data.
     LieForgiven,
+    /// A cache that is closed calls copies confirmed which a crash before the mount has left.
+    UnconfirmedClosed,
+    /// Copies that a crash has left move among those of this mount.
+    UnconfirmedMoved,
     /// The older of two headers is taken.
     OlderHeader,
     /// A cache of another volume is taken.
@@ -31,7 +35,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::StaleEpochTrusted,
         Self::ChecksumNotCompared,
         Self::EvictionInFlight,
@@ -41,6 +45,8 @@ impl Mutant {
         Self::ClosedBeforeMap,
         Self::ErrorServed,
         Self::LieForgiven,
+        Self::UnconfirmedClosed,
+        Self::UnconfirmedMoved,
         Self::OlderHeader,
         Self::OtherVolume,
     ];

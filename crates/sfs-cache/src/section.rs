@@ -434,9 +434,12 @@ impl Section {
             let (key, part) = self.extent_of(entry.key);
             let is_used = self.index.get(&key).is_some_and(|extent| extent.is_used);
             let is_whole = crc32c::crc32c(&block.0) == entry.checksum;
-            is_right &= is_whole || !self.segments[no as usize].is_trusted;
+            // An unconfirmed copy must not get among the confirmed ones.
+            let is_trusted = self.segments[no as usize].is_trusted;
+            is_right &= is_whole || !is_trusted;
             if is_used
                 && is_whole
+                && (is_trusted || mutated(Mutant::UnconfirmedMoved))
                 && self.has_room()
                 && self.insert(entry.key, block, sequence, filling)
             {
@@ -467,8 +470,14 @@ impl Section {
         })
     }
 
-    /// Marks the live blocks in `map`, of which those of this section begin at `first_bit`.
+    /// Marks the live blocks in `map`, of which those of this section begin at `first_bit`. The bit of a segment's first block, a part
+    /// of its summary, says that the copies in the segment are confirmed.
     pub(crate) fn mark_live(&self, map: &mut LiveMap, first_bit: u64) {
+        for (no, segment) in (0_u64..).zip(&self.segments) {
+            if segment.is_trusted || mutated(Mutant::UnconfirmedClosed) {
+                map.set(first_bit + no * u64::from(self.segment_blocks));
+            }
+        }
         let slots = self.index.values().flat_map(|extent| extent.slots.iter());
         for slot in slots.filter(|slot| **slot != NONE) {
             map.set(first_bit + u64::from(*slot));

@@ -90,7 +90,9 @@ fn a_full_cache_goes_on_with_what_is_used() {
     for (no, address) in addresses(9_000).enumerate() {
         offer(&cache, address);
         if no > 30 && no % 5 == 0 {
-            addresses(30).for_each(|used| { fetch(&cache, used, used); });
+            addresses(30).for_each(|used| {
+                fetch(&cache, used, used);
+            });
         }
     }
     let stat = cache.stat();
@@ -127,13 +129,17 @@ fn the_first_error_of_the_ssd_ends_its_use_with_one_report() {
         cache.begin([7; 16]);
         let reports = Arc::new(AtomicU64::new(0));
         let counted = reports.clone();
-        cache.on_drop(move |_| { counted.fetch_add(1, Ordering::SeqCst); });
+        cache.on_drop(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
         addresses(300).for_each(|address| offer(&cache, address));
         match lies {
             true => device.corrupt_reads(0..2048),
             false => device.fail_all(operation, true),
         }
-        addresses(300).for_each(|address| { fetch(&cache, address, address); });
+        addresses(300).for_each(|address| {
+            fetch(&cache, address, address);
+        });
         addresses(9_000).skip(300).for_each(|address| offer(&cache, address));
         assert!(cache.stat().dropped.is_some(), "{operation:?}");
         assert_eq!(reports.load(Ordering::SeqCst), 1);

@@ -106,7 +106,8 @@ impl CacheDevice {
         let written = wipe_signatures(&self.device)
             .map_err(sfs_cache::CacheError::Device)
             .and_then(|()| sfs_cache::make(&self.device, &options));
-        let header = written.map_err(|error| MkfsError::Cache { device: self.path.clone(), error })?;
+        let header =
+            written.map_err(|error| MkfsError::Cache { device: self.path.clone(), error })?;
         Ok(made(&self.path, &header))
     }
 }

@@ -120,6 +120,15 @@ pub fn run(seed: u64) -> Result<u64, Violation> {
             check(state, &mut random)?;
             states += 1;
         }
+        // What an unmount has written is durable when it returns.
+        let unmounted = Devices {
+            disk: durable(&before.disk, &disk),
+            cache: durable(&before.cache, &cache),
+            is_warm: ends && session.was_closed(),
+            has_lied: before.has_lied || session.has_lied(),
+        };
+        check(unmounted, &mut random)?;
+        states += 1;
         devices = Devices {
             disk: last(&before.disk, &disk),
             cache: last(&before.cache, &cache),
@@ -191,6 +200,12 @@ fn cut(start: &CowImage, events: &[Event], random: &mut SplitMix64) -> CowImage 
     let durable = last(start, &events[..epoch.start]);
     let len = random.below(epoch.len() as u64 + 1) as usize;
     Crash::random(epoch.start..epoch.start + len, random).image(&durable, events)
+}
+
+/// Returns the image after all requests up to the last flush.
+fn durable(start: &CowImage, events: &[Event]) -> CowImage {
+    let flushed = events.iter().rposition(|event| *event == Event::Flush);
+    last(start, &events[..flushed.map_or(0, |at| at + 1)])
 }
 
 /// Returns the image after all requests.

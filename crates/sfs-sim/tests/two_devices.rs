@@ -23,7 +23,7 @@ fn explore(states: u64) {
 fn a_disk_with_a_cache_shows_what_the_disk_alone_shows() {
     match env::var("SFS_SEED").ok().and_then(|seed| seed.parse().ok()) {
         Some(seed) => assert_eq!(run(seed).map(drop), Ok(())),
-        None => explore(3_000),
+        None => explore(1_000),
     }
 }
 

@@ -300,7 +300,10 @@ impl Rig {
             let at = u64::from(block) * BLOCK_SIZE as u64;
             let content = self.volume.read(ino, at, BLOCK_SIZE)?;
             let of_block = at / MIB * MIB + at % MIB / BLOCK_SIZE as u64;
-            ensure!(content.as_bytes()[..8] == of_block.to_le_bytes(), "block {block} has other content");
+            ensure!(
+                content.as_bytes()[..8] == of_block.to_le_bytes(),
+                "block {block} has other content"
+            );
             // The thread of the cache; here its requests take their time from the reads.
             while self.cache.as_ref().is_some_and(|cache| cache.work()) {}
         }

@@ -155,7 +155,9 @@ impl Session {
             12 => self.remove(random)?,
             13 | 14 => {
                 if let Some(cache) = &self.mounted.cache {
-                    (0..random.below(20)).for_each(|_| drop(cache.work()));
+                    (0..random.below(20)).for_each(|_| {
+                        cache.work();
+                    });
                 }
             }
             15 => {
@@ -234,7 +236,9 @@ impl Session {
                 while cache.work() {}
             }));
         }
-        self.view.compare(&self.mounted.volume)
+        let compared = self.view.compare(&self.mounted.volume);
+        self.ssd.forget_act();
+        compared
     }
 
     /// Lets the SSD fail or lie, rarely.

@@ -55,6 +55,11 @@ impl Ssd {
         *self.on_read.lock() = Some(act);
     }
 
+    /// Forgets what the next read was to call.
+    pub(super) fn forget_act(&self) {
+        *self.on_read.lock() = None;
+    }
+
     /// Returns whether the SSD has returned wrong data, or lost a write.
     pub(super) fn has_lied(&self) -> bool {
         self.has_lied.load(Ordering::Relaxed)
