@@ -8,6 +8,9 @@ const STREAMS: usize = 32;
 /// Blocks of a stream (1 MiB) from which on it bypasses the cache.
 pub(crate) const BYPASS_BLOCKS: u64 = 256;
 
+/// Blocks that a stream may leave out: the summaries between the chunks of a log.
+const GAP_BLOCKS: u64 = 64;
+
 /// The last streams.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
@@ -18,13 +21,14 @@ pub(crate) struct Streams {
 impl Streams {
     /// Notes a read of `count` blocks from `address` on. Returns whether it belongs to a stream that bypasses the cache.
     pub(crate) fn note(&mut self, address: u64, count: u64) -> bool {
-        let at = self.streams.iter().position(|(end, _)| *end == address);
+        let follows = |(end, _): &(u64, u64)| (*end..=*end + GAP_BLOCKS).contains(&address);
+        let at = self.streams.iter().position(follows);
         let before = at.and_then(|at| self.streams.remove(at)).map_or(0, |(_, length)| length);
         if self.streams.len() >= STREAMS {
             self.streams.pop_front();
         }
         let length = before + count;
-        self.streams.push_back((address.saturating_add(count), length));
+        self.streams.push_back((address + count, length));
         length > BYPASS_BLOCKS
     }
 }
@@ -40,7 +44,7 @@ mod tests {
         let bypassed: Vec<bool> = (0..20)
             .map(|no| {
                 (0..3).for_each(|_| assert!(!streams.note(random.next().expect("enough"), 4)));
-                streams.note(no * 32, 32)
+                streams.note(no * 40, 32)
             })
             .collect();
         assert_eq!(bypassed, (0..20).map(|no| no >= 8).collect::<Vec<_>>());
