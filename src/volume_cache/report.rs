@@ -19,7 +19,7 @@ pub(crate) struct CacheReport {
     pub(crate) uuid: String,
     /// `in use`, or the reason why the cache is not used any more.
     pub(crate) state: String,
-    /// What the cache had at the mount: `warm`, `unconfirmed` after a crash, `empty`.
+    /// State of the content at the mount: `warm`, `unconfirmed` after a crash, `empty`.
     pub(crate) at_mount: String,
     /// Eviction policy.
     pub(crate) policy: String,

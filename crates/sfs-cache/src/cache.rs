@@ -22,7 +22,7 @@ use crate::section::{FilledSegment, Found, Slot};
 use crate::state::State;
 use crate::summary::{BlockKey, Summary};
 
-/// What the superblock of a volume says about its cache.
+/// Identity of a cache, as the superblock of its volume has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// UUID of the volume.
@@ -33,7 +33,7 @@ pub struct Identity {
     pub epoch: [u8; 16],
 }
 
-/// What a cache had when it was opened.
+/// State of the content that a cache had when it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warmth {
     /// Copies of a mount that has ended: each is what the disk has, unless a crash before that mount has left it.
@@ -47,7 +47,7 @@ pub enum Warmth {
 /// Figures of a cache. Numbers of blocks are since it was opened, unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheStat {
-    /// What the cache had when it was opened.
+    /// State of the content when the cache was opened.
     pub warmth: Warmth,
     /// Reason why the cache is not used any more.
     pub dropped: Option<String>,

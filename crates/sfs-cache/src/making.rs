@@ -31,7 +31,7 @@ pub struct SectionWish {
     pub extent_blocks: Option<u32>,
 }
 
-/// What a cache is made with.
+/// Options of a new cache.
 #[derive(Clone, Debug)]
 pub struct MakeOptions {
     /// UUID of the volume.

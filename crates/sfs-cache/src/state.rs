@@ -1,4 +1,4 @@
-//! What a cache knows: its sections, and the content that waits to be added to them.
+//! State of an open cache: its sections, and the content that waits to be added to them.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -39,7 +39,7 @@ const STATES_OF_CUT: u64 = 12;
 /// UUID of the cache of the volume.
 const CACHE_UUID: [u8; 16] = *b"the model  cache";
 
-/// What is wrong with a state, or with a mount.
+/// Violation of the rules for a state, or for a mount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// An operation of the volume failed.

@@ -120,6 +120,7 @@ pub(super) const CRATES: [Layered; 6] = [
                 "mount",
                 "mount_options",
                 "timed_device",
+                "volume_cache",
                 "waiting_requests",
             ],
             &["freeze", "monitor", "request_recorder"],
@@ -131,6 +132,7 @@ pub(super) const CRATES: [Layered; 6] = [
             &["metrics"],
             &[
                 "asked_work_command",
+                "cache_command",
                 "defrag_command",
                 "file_command",
                 "freeze_command",

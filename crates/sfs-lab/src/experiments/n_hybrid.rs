@@ -168,7 +168,7 @@ struct Rig {
     ssd: Option<Arc<SsdDevice>>,
 }
 
-/// What a volume did in virtual time.
+/// Speeds of a volume in virtual time.
 struct Figures {
     write_mb_s: f64,
     rewrite_mb_s: f64,

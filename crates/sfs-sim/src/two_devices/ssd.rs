@@ -8,7 +8,7 @@ use sfs_device::{Block, Device, DeviceError, Geometry, Operation, RecordingDevic
 
 use crate::image::CowImage;
 
-/// What is wrong with the SSD.
+/// Fault of the SSD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Fault {
     /// Nothing.
