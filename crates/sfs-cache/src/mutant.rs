@@ -9,6 +9,8 @@ pub enum Mutant {
     StaleEpochTrusted,
     /// A copy is returned without a comparison of its checksum.
     ChecksumNotCompared,
+    /// The bytes of a node that its checksum leaves out are compared with nothing.
+    HeadNotCompared,
     /// A segment is written again while a reader reads from it.
     EvictionInFlight,
     /// A write leaves the old copies in the cache.
@@ -35,9 +37,10 @@ pub enum Mutant {
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::StaleEpochTrusted,
         Self::ChecksumNotCompared,
+        Self::HeadNotCompared,
         Self::EvictionInFlight,
         Self::WriteKeepsCopy,
         Self::DiscardKeepsCopy,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sfs_cache::{
-    Cache, CacheError, CachedDevice, Identity, MakeOptions, PolicyName, SectionWish, Warmth, check,
-    empty, make,
+    Cache, CacheError, CacheHeader, CachedDevice, Identity, MakeOptions, PolicyName, SectionWish,
+    Warmth, check, empty, make,
 };
 use sfs_device::{Block, Copies, Device, FaultyDevice, Operation, RamDevice, Stream, WantedBlock};
 
@@ -32,10 +32,17 @@ fn block(no: u64) -> Block {
 
 /// Asks for block `address` with the content of `block(content)`.
 fn fetch(cache: &Cache, address: u64, content: u64) -> bool {
+    fetch_behind(cache, address, content, 0)
+}
+
+/// Asks for block `address` with the content of `block(content)`, of which the checksum leaves `head` bytes out.
+fn fetch_behind(cache: &Cache, address: u64, content: u64, head: usize) -> bool {
     let mut memory = Block::ZERO;
-    let checksum = crc32c::crc32c(&block(content).0);
+    let content_wanted = block(content);
+    let (head, summed) = content_wanted.0.split_at(head);
+    let checksum = crc32c::crc32c(summed);
     let mut wanted =
-        [WantedBlock { address, checksum, summed_from: 0, memory: &mut memory, is_found: false }];
+        [WantedBlock { address, checksum, head, memory: &mut memory, is_found: false }];
     cache.fetch(&mut wanted);
     let is_found = wanted[0].is_found;
     assert!(!is_found || memory == block(content), "only the wanted content is found");
@@ -79,6 +86,26 @@ fn what_was_offered_is_found_now_and_after_a_close_and_after_a_crash() {
     }
     let other = Identity { volume_uuid: [5; 16], ..identity(9) };
     assert!(matches!(Cache::open(device, &other), Err(CacheError::OtherVolume)));
+}
+
+#[test]
+fn the_bytes_that_a_checksum_leaves_out_are_compared_as_well() {
+    let device = made(Vec::new());
+    let cache = Cache::open(device.clone(), &identity(0)).expect("a cache");
+    cache.begin([7; 16]);
+    addresses(300).for_each(|address| offer(&cache, address));
+    cache.close([8; 16]);
+    let cache = Cache::open(device.clone(), &identity(8)).expect("a cache");
+    assert!(fetch_behind(&cache, 97 * 3, 97 * 3, 8));
+    let header = CacheHeader::read(&*device).expect("a cache");
+    let mut segment = Block::zeroed(32);
+    device.read(header.sections[0].first, &mut segment).expect("RAM");
+    let at = segment.iter().position(|found| *found == block(97 * 6)).expect("the third block");
+    segment[at].0[3] ^= 1;
+    let address = header.sections[0].first + at as u64;
+    device.write(address, &[&segment[at..=at]], Stream::default()).expect("RAM");
+    assert!(!fetch_behind(&cache, 97 * 6, 97 * 6, 8), "byte 3 is wrong");
+    assert!(cache.stat().dropped.is_some(), "the SSD lies");
 }
 
 #[test]

@@ -25,10 +25,10 @@ pub struct Moment(pub u64);
 pub struct WantedBlock<'a> {
     /// Address on the medium.
     pub address: u64,
-    /// CRC-32C of the bytes of the block from `summed_from` on.
+    /// CRC-32C of the bytes of the block behind `head`.
     pub checksum: u32,
-    /// Number of bytes at the start of the block that the checksum leaves out, at most a block.
-    pub summed_from: usize,
+    /// First bytes of the block, which the checksum leaves out; none if it covers the whole block.
+    pub head: &'a [u8],
     /// Memory for the content, which is undefined unless the block was found.
     pub memory: &'a mut Block,
     /// `true` once the memory has the content.

@@ -24,16 +24,15 @@ impl VolumeDevice {
         }
     }
 
-    /// Reads a block of which the CRC-32C from byte `summed_from` on is known: a copy, or the block on the device. Returns the moment
-    /// for [`VolumeDevice::offer_copy`], unless the block is a copy.
+    /// Reads a block of which the bytes `head` are known, and the CRC-32C of the others: a copy, or the block on the device. Returns
+    /// the moment for [`VolumeDevice::offer_copy`], unless the block is a copy.
     pub(crate) fn read_summed(
         &self,
         address: u64,
-        (checksum, summed_from): (u32, usize),
+        (head, checksum): (&[u8], u32),
         block: &mut Block,
     ) -> Result<Option<Moment>> {
-        let mut wanted =
-            WantedBlock { address, checksum, summed_from, memory: block, is_found: false };
+        let mut wanted = WantedBlock { address, checksum, head, memory: block, is_found: false };
         let moment = self.fetch_copies(std::slice::from_mut(&mut wanted));
         if wanted.is_found {
             return Ok(None);

@@ -254,8 +254,7 @@ impl MetadataStore {
     pub(super) fn read_node(&self, node: &NodeNotCached) -> Result<VerifiedNode> {
         let mut block = Box::new(Block([0; BLOCK_SIZE]));
         let NodePointer { address, checksum } = node.pointer;
-        let moment =
-            self.io.read_summed(address, (checksum, NodePointer::SUMMED_FROM), &mut block)?;
+        let moment = self.io.read_summed(address, (&node.pointer.head(), checksum), &mut block)?;
         self.counters.nodes_read.fetch_add(1, Ordering::Relaxed);
         let tolerance = self.superblock.tolerance();
         let verified = VerifiedNode::decode(&*block, self.superblock.volume(), node, tolerance)?;

@@ -213,13 +213,7 @@ impl Volume {
             if let Some(checksum) = mapping.checksum {
                 let address = mapping.address;
                 numbers.push(block);
-                wanted.push(WantedBlock {
-                    address,
-                    checksum,
-                    summed_from: 0,
-                    memory,
-                    is_found: false,
-                });
+                wanted.push(WantedBlock { address, checksum, head: &[], memory, is_found: false });
             }
         }
         let moment = self.io.fetch_copies(&mut wanted);

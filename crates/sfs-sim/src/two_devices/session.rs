@@ -140,6 +140,10 @@ impl Session {
             false => None,
         };
         let warmth = cache.as_ref().map(Cache::warmth);
+        if random.one_in(8) {
+            // Most nodes are read now, and stay in memory.
+            ssd.break_down(Fault::LiesInHead);
+        }
         let mounted = mount(disk.clone(), cache, random.one_in(2), random)?;
         let view = View::of(&mounted.volume)?;
         let had_lied = devices.has_lied;
@@ -251,6 +255,7 @@ impl Session {
             Fault::Fails(Operation::Write),
             Fault::Fails(Operation::Flush),
             Fault::Lies,
+            Fault::LiesInHead,
             Fault::Loses,
         ]));
         self.view.compare(&self.mounted.volume)
@@ -264,7 +269,7 @@ impl Session {
         match stat.dropped {
             Some(reason) if is_sound => return Err(Violation::GivenUp(reason)),
             // A copy that a crash has left may be old without a lie.
-            None if self.ssd.fault() == Fault::Lies
+            None if matches!(self.ssd.fault(), Fault::Lies | Fault::LiesInHead)
                 && self.warmth != Some(Warmth::Unconfirmed)
                 && stat.old_blocks > 0 =>
             {

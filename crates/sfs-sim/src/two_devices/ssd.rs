@@ -18,6 +18,8 @@ pub(super) enum Fault {
     Fails(Operation),
     /// Reads return wrong data.
     Lies,
+    /// Reads return a wrong bit in the bytes that the checksum of a node leaves out.
+    LiesInHead,
     /// Writes are acknowledged and lost.
     Loses,
 }
@@ -88,10 +90,13 @@ impl Device for Ssd {
         }
         self.admit(Operation::Read, address, buffer.len() as u64)?;
         self.inner.read(address, buffer)?;
-        if self.fault() == Fault::Lies {
-            self.has_lied.store(true, Ordering::Relaxed);
-            buffer.iter_mut().for_each(|block| block.0[4000] ^= 1);
-        }
+        let at = match self.fault() {
+            Fault::Lies => 4000,
+            Fault::LiesInHead => 2,
+            _ => return Ok(()),
+        };
+        self.has_lied.store(true, Ordering::Relaxed);
+        buffer.iter_mut().for_each(|block| block.0[at] ^= 1);
         Ok(())
     }
 
