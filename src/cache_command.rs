@@ -28,7 +28,7 @@ pub enum CacheCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Writes what was read lately to the SSD: after a crash it is still cached
+    /// Writes what was read lately, and waits in memory, to the SSD
     Flush {
         /// Mount point or device of the volume
         path: PathBuf,

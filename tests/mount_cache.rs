@@ -89,7 +89,7 @@ fn a_cache_is_warm_after_a_remount_and_empty_after_a_mount_without_it() {
     mount.detach();
 
     let mount = volume.mount(&option);
-    assert_eq!(cache_stat(&mount.dir)["at_mount"], "unconfirmed");
+    assert_eq!(cache_stat(&mount.dir)["at_mount"], "empty", "the mount was cut off");
     verify(&mount.dir, 100);
     sfs_ctl_cache(&["flush"], &[&mount.dir]);
     sfs_ctl_cache(&["detach"], &[&mount.dir]);

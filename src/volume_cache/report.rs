@@ -19,7 +19,7 @@ pub(crate) struct CacheReport {
     pub(crate) uuid: String,
     /// `in use`, or the reason why the cache is not used any more.
     pub(crate) state: String,
-    /// State of the content at the mount: `warm`, `unconfirmed` after a crash, `empty`.
+    /// State of the content at the mount: `warm`, or `empty`.
     pub(crate) at_mount: String,
     /// Eviction policy.
     pub(crate) policy: String,
@@ -55,7 +55,6 @@ impl CacheReport {
         let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_SIZE as u64);
         let at_mount = match stat.warmth {
             Warmth::Warm => "warm",
-            Warmth::Unconfirmed => "unconfirmed",
             Warmth::Emptied => "empty",
         };
         Self {

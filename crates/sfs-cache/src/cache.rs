@@ -36,11 +36,9 @@ pub struct Identity {
 /// State of the content that a cache had when it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warmth {
-    /// Copies of a mount that has ended: each is what the disk has, unless a crash before that mount has left it.
+    /// Copies of a mount that has ended: each is what the disk has.
     Warm,
-    /// Copies of a mount that was cut off: some may be old.
-    Unconfirmed,
-    /// Copies that another program's writes may have made old. All are forgotten.
+    /// Copies of a mount that was cut off, or that another program's writes may have made old. All are forgotten.
     Emptied,
 }
 
@@ -120,13 +118,10 @@ impl Cache {
         }
         let mut state = State::new(&header);
         let is_last = header.epoch == of.epoch && of.epoch != [0; 16];
-        let warmth = if is_last || mutated(Mutant::StaleEpochTrusted) {
-            match loading::load(&*device, &header, &mut state)? {
-                true => Warmth::Warm,
-                false => Warmth::Unconfirmed,
-            }
-        } else {
-            Warmth::Emptied
+        let is_current = is_last || mutated(Mutant::StaleEpochTrusted);
+        let warmth = match is_current && loading::load(&*device, &header, &mut state)? {
+            true => Warmth::Warm,
+            false => Warmth::Emptied,
         };
         Ok(Self {
             device,
@@ -156,7 +151,7 @@ impl Cache {
         let mut header = self.header.lock();
         header.epoch = epoch;
         header.is_closed = false;
-        if self.warmth == Warmth::Emptied {
+        if self.warmth == Warmth::Emptied && !mutated(Mutant::FillingKept) {
             header.filling = u64::from_le_bytes(epoch[..8].try_into().expect("eight bytes"));
         }
         match header.write(&*self.device) {
@@ -284,13 +279,12 @@ impl Cache {
         }
     }
 
-    /// Returns the addresses on the disk, and the content, of all copies that a mount before this one has confirmed, or this one has
-    /// added; for tests, which compare them with the disk.
-    pub fn trusted_copies(&self) -> Result<Vec<(u64, Block)>, DeviceError> {
+    /// Returns the addresses on the disk, and the content, of all copies; for tests, which compare them with the disk.
+    pub fn all_copies(&self) -> Result<Vec<(u64, Block)>, DeviceError> {
         let state = self.state.lock();
         let mut copies = Vec::new();
         for section in &state.sections {
-            for (key, slot) in section.entries().filter(|(_, slot)| section.is_trusted(*slot)) {
+            for (key, slot) in section.entries() {
                 let mut block = Block::ZERO;
                 match section.memory(slot) {
                     Some(memory) => block.clone_from(memory),
@@ -549,9 +543,6 @@ impl Cache {
                 return false;
             }
             let section = &state.sections[section];
-            if !section.is_trusted(slot) {
-                return false;
-            }
             let (at, entry) = section.entry_of(slot);
             (at, entry, section.summary_blocks(), section.data_blocks())
         };

@@ -1,13 +1,15 @@
 //! Reading what a cache holds when it is opened.
 //!
 //! After a mount that has ended, the map of live blocks says which blocks of the segments are copies of the disk's blocks. After
-//! a crash there is no such map: every block that a summary names is a copy of what the disk had once, and may be old.
+//! a crash there is no such map, and no copy is taken: any may be old, and a user may have given an old block the checksum that
+//! a later one of another user has.
 
 use sfs_device::{Block, Device, DeviceError, ReadPart, ReadRun};
 
 use crate::bitmap::LiveMap;
 use crate::error::CacheError;
 use crate::header::CacheHeader;
+use crate::mutant::{Mutant, mutated};
 use crate::state::State;
 use crate::summary::{Summary, summary_blocks};
 
@@ -18,7 +20,7 @@ const SUMMARIES: usize = 64;
 pub(crate) fn for_each_summary(
     device: &dyn Device,
     header: &CacheHeader,
-    mut each: impl FnMut(usize, u32, Option<Summary>),
+    mut each: impl FnMut(usize, u32, Option<Summary>) -> Result<(), DeviceError>,
 ) -> Result<(), DeviceError> {
     let blocks = summary_blocks(header.segment_blocks);
     let data_blocks = header.segment_blocks - blocks;
@@ -35,14 +37,18 @@ pub(crate) fn for_each_summary(
             device.read_many(&mut runs).into_iter().collect::<Result<(), _>>()?;
             for (segment, part) in (first..).zip(memory.chunks(blocks as usize)) {
                 let is_kept = |summary: &Summary| summary.filling == header.filling;
-                each(no, segment, Summary::decode(part, data_blocks).filter(is_kept));
+                each(no, segment, Summary::decode(part, data_blocks).filter(is_kept))?;
             }
         }
     }
     Ok(())
 }
 
-/// Fills `state` with what the cache holds. Returns whether the copies are those of a mount that has ended.
+/// Fills `state` with what the cache holds. Returns `false`, and takes nothing, without the map of a mount that has ended.
+///
+/// # Errors
+///
+/// [`CacheError::Dirty`], with a map and without, and errors of the device.
 pub(crate) fn load(
     device: &dyn Device,
     header: &CacheHeader,
@@ -55,16 +61,22 @@ pub(crate) fn load(
     let first_bits: Vec<u64> = first_bits(header);
     let mut is_dirty = false;
     for_each_summary(device, header, |no, segment, summary| {
-        let Some(summary) = summary else { return };
-        is_dirty |= summary.entries.iter().any(|entry| entry.is_dirty);
+        let Some(summary) = summary else { return Ok(()) };
+        is_dirty |= summary.has_dirty();
         state.sequence = state.sequence.max(summary.sequence);
+        if map.is_none() && !mutated(Mutant::UncleanTaken) {
+            return Ok(());
+        }
         let is_live =
             |slot: u32| map.as_ref().is_none_or(|map| map.is_set(first_bits[no] + u64::from(slot)));
-        let is_trusted = map.is_some() && is_live(segment * header.segment_blocks);
-        state.sections[no].load(segment, &summary, is_trusted, is_live);
+        state.sections[no].load(segment, &summary, is_live);
+        Ok(())
     })?;
     state.sections.iter_mut().for_each(crate::section::Section::end_loading);
-    if is_dirty { Err(CacheError::Dirty) } else { Ok(map.is_some()) }
+    match is_dirty {
+        true => Err(CacheError::Dirty),
+        false => Ok(map.is_some() || mutated(Mutant::UncleanTaken)),
+    }
 }
 
 /// Returns the number of the first bit of each section in the map of live blocks.

@@ -25,10 +25,10 @@ pub enum Mutant {
     ErrorServed,
     /// Copies are used after the cache has returned wrong data.
     LieForgiven,
-    /// A cache that is closed calls copies confirmed which a crash before the mount has left.
-    UnconfirmedClosed,
-    /// Copies that a crash has left move among those of this mount.
-    UnconfirmedMoved,
+    /// Copies of a mount that was cut off are taken.
+    UncleanTaken,
+    /// A cache that was emptied takes the segments from before.
+    FillingKept,
     /// The older of two headers is taken.
     OlderHeader,
     /// A cache of another volume is taken.
@@ -48,8 +48,8 @@ impl Mutant {
         Self::ClosedBeforeMap,
         Self::ErrorServed,
         Self::LieForgiven,
-        Self::UnconfirmedClosed,
-        Self::UnconfirmedMoved,
+        Self::UncleanTaken,
+        Self::FillingKept,
         Self::OlderHeader,
         Self::OtherVolume,
     ];

@@ -54,8 +54,6 @@ struct Segment {
     live: u32,
     /// Number of readers that read blocks from the device now.
     readers: u32,
-    /// `true` if the blocks are what the cache has written: a difference is an error of the device.
-    is_trusted: bool,
     sequence: u64,
 }
 
@@ -95,13 +93,7 @@ impl Section {
         let summary_blocks = summary_blocks(header.segment_blocks);
         let data_blocks = plan.segment_count * (header.segment_blocks - summary_blocks);
         let extents = (data_blocks / plan.extent_blocks).max(1) as usize;
-        let empty = || Segment {
-            state: SegmentState::Free,
-            live: 0,
-            readers: 0,
-            is_trusted: true,
-            sequence: 0,
-        };
+        let empty = || Segment { state: SegmentState::Free, live: 0, readers: 0, sequence: 0 };
         Self {
             plan,
             segment_blocks: header.segment_blocks,
@@ -219,11 +211,6 @@ impl Section {
         self.segments[no].readers -= 1;
     }
 
-    /// Returns whether other content of a slot than its segment's summary says is an error of the device.
-    pub(crate) fn is_trusted(&self, slot: Slot) -> bool {
-        self.segments[self.segment_of(slot)].is_trusted
-    }
-
     /// Returns the address of the summary with the entry of `slot`, and the number of the entry.
     pub(crate) fn entry_of(&self, slot: Slot) -> (u64, usize) {
         let no = slot / self.segment_blocks;
@@ -323,8 +310,7 @@ impl Section {
         }
         let Some(no) = self.free.pop_front() else { return false };
         let segment = &mut self.segments[no as usize];
-        (segment.state, segment.is_trusted, segment.sequence) =
-            (SegmentState::Filling, true, sequence);
+        (segment.state, segment.sequence) = (SegmentState::Filling, sequence);
         let summary = Summary { filling, sequence, entries: Vec::with_capacity(data_blocks) };
         self.filling = Some(FilledSegment { no, summary, blocks: Block::zeroed(data_blocks) });
         true
@@ -347,16 +333,9 @@ impl Section {
     }
 
     /// Enters the blocks of a segment that was found on the device, as far as `is_live` says.
-    pub(crate) fn load(
-        &mut self,
-        no: u32,
-        summary: &Summary,
-        is_trusted: bool,
-        is_live: impl Fn(Slot) -> bool,
-    ) {
+    pub(crate) fn load(&mut self, no: u32, summary: &Summary, is_live: impl Fn(Slot) -> bool) {
         let segment = &mut self.segments[no as usize];
-        (segment.state, segment.is_trusted, segment.sequence) =
-            (SegmentState::Written, is_trusted, summary.sequence);
+        (segment.state, segment.sequence) = (SegmentState::Written, summary.sequence);
         for (at, entry) in (0..).zip(&summary.entries) {
             let slot = no * self.segment_blocks + self.summary_blocks + at;
             if !is_live(slot) || entry.key.block == u64::MAX {
@@ -434,12 +413,9 @@ impl Section {
             let (key, part) = self.extent_of(entry.key);
             let is_used = self.index.get(&key).is_some_and(|extent| extent.is_used);
             let is_whole = crc32c::crc32c(&block.0) == entry.checksum;
-            // An unconfirmed copy must not get among the confirmed ones.
-            let is_trusted = self.segments[no as usize].is_trusted;
-            is_right &= is_whole || !is_trusted;
+            is_right &= is_whole;
             if is_used
                 && is_whole
-                && (is_trusted || mutated(Mutant::UnconfirmedMoved))
                 && self.has_room()
                 && self.insert(entry.key, block, sequence, filling)
             {
@@ -470,14 +446,8 @@ impl Section {
         })
     }
 
-    /// Marks the live blocks in `map`, of which those of this section begin at `first_bit`. The bit of a segment's first block, a part
-    /// of its summary, says that the copies in the segment are confirmed.
+    /// Marks the live blocks in `map`, of which those of this section begin at `first_bit`.
     pub(crate) fn mark_live(&self, map: &mut LiveMap, first_bit: u64) {
-        for (no, segment) in (0_u64..).zip(&self.segments) {
-            if segment.is_trusted || mutated(Mutant::UnconfirmedClosed) {
-                map.set(first_bit + no * u64::from(self.segment_blocks));
-            }
-        }
         let slots = self.index.values().flat_map(|extent| extent.slots.iter());
         for slot in slots.filter(|slot| **slot != NONE) {
             map.set(first_bit + u64::from(*slot));

@@ -77,6 +77,11 @@ pub(crate) fn summary_blocks(segment_blocks: u32) -> u32 {
 }
 
 impl Summary {
+    /// Returns whether a block is nowhere else.
+    pub(crate) fn has_dirty(&self) -> bool {
+        self.entries.iter().any(|entry| entry.is_dirty)
+    }
+
     /// Returns the summary in `blocks` blocks.
     ///
     /// # Panics

@@ -3,7 +3,7 @@
 //! A [`run`] is a sequence of mounts with and without the cache. A mount ends by an unmount or by a power cut; between mounts
 //! a device may be replaced by an earlier image of itself, or the cache by that of another volume. The SSD may fail or lie at
 //! any request. A state is right if the volume with its cache shows what the disk alone shows, no operation fails for the
-//! cache, and every copy that the cache calls confirmed is what the disk has. What the disk alone shows is the business of
+//! cache, and every copy that the cache takes is what the disk has. What the disk alone shows is the business of
 //! [`check`](mod@crate::check).
 
 mod session;
@@ -51,8 +51,8 @@ pub enum Violation {
     /// The volume has other files than the disk alone.
     #[error("the volume has other files than the disk alone")]
     Names,
-    /// A confirmed copy is not what the disk has.
-    #[error("the cache has another block {0} than the disk, and calls it confirmed")]
+    /// A copy is not what the disk has.
+    #[error("the cache has another block {0} than the disk")]
     Unequal(u64),
     /// A cache that was closed, and whose disk nobody has written to, is not warm.
     #[error("a cache that was closed is not warm but {0:?}")]
@@ -230,10 +230,10 @@ fn open_cache(disk: &dyn Device, cache: Arc<dyn Device>) -> Result<Option<Cache>
     }
 }
 
-/// Asserts that every confirmed copy is what the disk has.
+/// Asserts that every copy is what the disk has.
 fn check_copies(cache: &Cache, disk: &dyn Device) -> Result<(), Violation> {
     let mut block = Block::ZERO;
-    for (address, copy) in cache.trusted_copies().map_err(|error| failed(error.into()))? {
+    for (address, copy) in cache.all_copies().map_err(|error| failed(error.into()))? {
         let read = disk.read(address, std::slice::from_mut(&mut block));
         read.map_err(|error| failed(error.into()))?;
         if block != copy {

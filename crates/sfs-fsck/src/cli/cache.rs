@@ -61,7 +61,7 @@ impl CacheOutcome {
         let state = match (self.report.is_current, self.report.is_closed) {
             (false, _) => "of another time than the disk; the next mount empties it",
             (true, true) => "of the last mount",
-            (true, false) => "of a mount that was cut off",
+            (true, false) => "of a mount that was cut off; the next mount empties it",
         };
         let damage = match self.report.is_damaged() {
             false => "clean".to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sfs_cache::{Cache, Warmth};
+use sfs_cache::Cache;
 use sfs_core::format::ROOT_INO;
 use sfs_core::request::WriteMode;
 use sfs_core::{Error, Volume};
@@ -120,7 +120,6 @@ pub(super) struct Session {
     view: View,
     /// Content that was read from the disk, and is offered later.
     late: Option<(Moment, u64, Box<[Block]>)>,
-    warmth: Option<Warmth>,
     was_closed: bool,
     had_lied: bool,
 }
@@ -139,7 +138,6 @@ impl Session {
             true => open_cache(&*disk, ssd.clone())?,
             false => None,
         };
-        let warmth = cache.as_ref().map(Cache::warmth);
         if random.one_in(8) {
             // Most nodes are read now, and stay in memory.
             ssd.break_down(Fault::LiesInHead);
@@ -147,7 +145,7 @@ impl Session {
         let mounted = mount(disk.clone(), cache, random.one_in(2), random)?;
         let view = View::of(&mounted.volume)?;
         let had_lied = devices.has_lied;
-        Ok(Self { disk, ssd, mounted, view, late: None, warmth, was_closed: false, had_lied })
+        Ok(Self { disk, ssd, mounted, view, late: None, was_closed: false, had_lied })
     }
 
     /// Does something.
@@ -268,9 +266,7 @@ impl Session {
         let is_sound = self.ssd.fault() == Fault::None && !self.has_lied();
         match stat.dropped {
             Some(reason) if is_sound => return Err(Violation::GivenUp(reason)),
-            // A copy that a crash has left may be old without a lie.
             None if matches!(self.ssd.fault(), Fault::Lies | Fault::LiesInHead)
-                && self.warmth != Some(Warmth::Unconfirmed)
                 && stat.old_blocks > 0 =>
             {
                 return Err(Violation::LieForgiven);
