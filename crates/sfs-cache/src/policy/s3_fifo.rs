@@ -80,7 +80,8 @@ impl EvictionPolicy for S3Fifo {
         {
             return Some(key);
         }
-        self.evict_main().or_else(|| self.evict_small())
+        // The keys of the small queue may all move to the main one.
+        self.evict_main().or_else(|| self.evict_small()).or_else(|| self.evict_main())
     }
 
     fn len(&self) -> usize {

@@ -60,6 +60,14 @@ fn the_flush_level_has_the_extents_that_were_used_longest_ago() {
     assert_eq!(evicted[70..], (0..10).collect::<Vec<_>>()[..], "used again");
 }
 
+#[test]
+fn s3_fifo_evicts_a_used_key_if_there_is_no_other() {
+    let mut policy = PolicyName::S3Fifo.policy(30);
+    policy.insert(key(1));
+    (0..3).for_each(|_| policy.touch(key(1)));
+    assert_eq!(policy.evict(key(2)), Some(key(1)));
+}
+
 proptest! {
     #[test]
     fn every_policy_keeps_exactly_what_was_inserted_and_not_evicted(
