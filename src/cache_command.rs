@@ -73,18 +73,20 @@ pub fn run(command: &CacheCommand) -> Result<String, ExitError> {
 }
 
 fn stat(path: &Path, json: bool) -> Result<String, ExitError> {
-    let report = ask(path, CacheRequest::Stat)?;
+    let ControlReply::Cache(report) = ask(path, CacheRequest::Stat)? else {
+        return Err(ExitError::system("the daemon has given another reply"));
+    };
     match json {
         true => serde_json::to_string(&report).map_err(ExitError::system),
         false => Ok(report.to_string()),
     }
 }
 
-fn ask(path: &Path, request: CacheRequest) -> Result<crate::volume_cache::CacheReport, ExitError> {
+fn ask(path: &Path, request: CacheRequest) -> Result<ControlReply, ExitError> {
     match find(path)? {
         VolumePath::Mounted(mount) => {
             match control::ask(&mount, &ControlRequest::Cache(request))? {
-                ControlReply::Cache(report) => Ok(*report),
+                reply @ (ControlReply::Cache(_) | ControlReply::CacheDetached) => Ok(reply),
                 _ => Err(control::unknown_reply(&mount)),
             }
         }
@@ -112,15 +114,15 @@ fn attach(
         let shown = device.display();
         return Err(ExitError::usage(format_args!("{shown}: is mounted; unmount it first")));
     };
-    let opened = CacheDevice::open(ssd, &path, force).map_err(ExitError::mount)?;
+    let opened = CacheDevice::open((ssd, &path), force, sections, PolicyName::default());
+    let opened = opened.map_err(ExitError::mount)?;
     let cache_uuid = Uuid::new_v4().into_bytes();
     let mut volume_uuid = [0; 16];
     with_volume(&path, |volume| {
         volume_uuid = volume.superblock().uuid;
         volume.set_cache(Some(cache_uuid))
     })?;
-    let made = opened.make((volume_uuid, cache_uuid), sections, PolicyName::default());
-    let made = made.map_err(ExitError::mount)?;
+    let made = opened.make((volume_uuid, cache_uuid)).map_err(ExitError::mount)?;
     Ok(format!("{}: has a cache of {} on {}", device.display(), Human(made.capacity), made.device))
 }
 

@@ -22,7 +22,7 @@ use nix::unistd::geteuid;
 use own_mount::{OwnMount, UnannouncedMount};
 use parking_lot::Mutex;
 use sfs_core::format::{FORMAT_VERSION, Features};
-use sfs_core::{ResizeError, Volume};
+use sfs_core::{ResizeError, Volume, read_superblock};
 use sfs_device::{BLOCK_SIZE, FileDevice};
 use sfs_system::memory_limit::MemoryLimit;
 use sfs_system::mountinfo;
@@ -42,7 +42,7 @@ use crate::logging;
 use crate::memory_budget;
 use crate::metrics::MetricsServer;
 use crate::monitor::Monitor;
-use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
+use crate::mount::{self, MountTarget, OpenedDevice, explain, open_device, open_volume};
 use crate::mount_options::MountOptions;
 use crate::panic_hook;
 use crate::ready_pipe::{self, Detached, ReadyPipe};
@@ -85,9 +85,14 @@ pub fn run(request: &MountRequest) -> Result<(), ExitError> {
     request.transport.check(&request.options)?;
     let dir = check_dir(&request.dir)?;
     let path = request.device.canonicalize().unwrap_or_else(|_| request.device.clone());
+    // The daemon has another working directory.
+    let request = &with_absolute_cache(request);
     if request.fake {
         let pipe = &mut ReadyPipe::foreground();
-        let opened = open_device(&path, &request.options, pipe)?;
+        let mut opened = open_device(&path, &request.options, pipe)?;
+        refuse_newer(&opened)?;
+        // A volume that is opened for writing has another epoch, and its cache would be empty.
+        opened.options.volume.read_only = true;
         let timed = Arc::new(TimedDevice::new(opened.device.clone()));
         open_volume((opened.device.clone(), timed), &path, &opened.options, pipe)?;
         if opened.is_write_protected {
@@ -113,6 +118,28 @@ pub fn run(request: &MountRequest) -> Result<(), ExitError> {
             Some(failure) => Err(failure),
             None => Ok(()),
         },
+    }
+}
+
+/// Returns the request with an absolute path of the cache device.
+fn with_absolute_cache(request: &MountRequest) -> MountRequest {
+    let mut request = request.clone();
+    if let Some(path) = &mut request.options.cache_device {
+        *path = path.canonicalize().unwrap_or_else(|_| path.clone());
+    }
+    request
+}
+
+/// Refuses a volume with a feature that this program must know to write, unless it is mounted read-only.
+fn refuse_newer(opened: &OpenedDevice) -> Result<(), ExitError> {
+    // Another error is met again when the volume is opened, and explained there.
+    let Ok(superblock) = read_superblock(&*opened.device) else { return Ok(()) };
+    match superblock.write_incompatibility().filter(|_| !opened.options.volume.read_only) {
+        None => Ok(()),
+        Some(reason) => {
+            let error = sfs_core::Error::Incompatible(reason);
+            Err(explain(&error, opened.device.path(), &opened.device))
+        }
     }
 }
 
@@ -179,12 +206,14 @@ fn serve(
     let monitor = Arc::new(start_monitor(&request.options, pipe)?);
     let opened = open_device(path, &request.options, pipe)?;
     let OpenedDevice { device, mut options, is_write_protected } = opened;
-    let too_large = memory_budget::fit(&mut options.volume, MemoryLimit::of_this_process())?;
+    let limit = MemoryLimit::of_this_process();
+    let too_large = memory_budget::fit(&mut options.volume, limit)?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
     options.volume.has_log_thread = true;
     options.volume.commits_soon = !hears_of_syncs(is_block_device, request.transport);
     let timed = Arc::new(TimedDevice::new(device.clone()));
-    let volume_cache::Opened { cache, warning: no_cache } = volume_cache::open(&device, &options);
+    let volume_cache::Opened { cache, warning: no_cache } =
+        volume_cache::open(&device, &options, memory_budget::cache_index_bytes(limit));
     options.volume.epoch = volume_cache::random_epoch();
     let used = match &cache {
         Some(cache) => cache.before(timed.clone()),
@@ -193,6 +222,7 @@ fn serve(
     let volume = open_volume((device.clone(), used), path, &options, pipe)?;
     let before = volume.lifetime_before();
     let name = path.display().to_string();
+    let begun = cache.as_ref().map(|cache| cache.begin(options.volume.epoch, &name, &volume));
     let grown = grow(&volume, &options);
     let waker = Arc::new(Waker::default());
     let read_speed = measure_with_rings(&device, cache.as_deref(), &volume);
@@ -252,7 +282,7 @@ fn serve(
         Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone(), look);
     let background = background.map_err(no_thread)?;
     if let Some(cache) = &cache {
-        cache.begin(options.volume.epoch, &name).map_err(no_thread)?;
+        cache.start().map_err(no_thread)?;
     }
     if let Some(warning) = &no_cache {
         tracing::warn!("{warning}");
@@ -312,8 +342,8 @@ fn serve(
     *is_over.lock() = true;
     freezer.thaw(ThawReason::Unmount);
     let closed = close(&volume, &name);
-    if let Some(cache) = &cache {
-        cache.close(&volume);
+    if let Some(begun) = begun {
+        begun.end();
     }
     // Finding the names of files with lost data may read the whole tree, so it comes after all data has been written.
     let lost = lost_writeback.report(&volume, dir);

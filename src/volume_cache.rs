@@ -3,6 +3,7 @@
 //! A mount never fails for its cache: a cache that is missing or cannot be used is named in the log, and the volume is mounted
 //! without it.
 
+mod cache_file;
 mod find;
 mod report;
 
@@ -17,6 +18,7 @@ use sfs_core::format::Superblock;
 use sfs_core::{Volume, read_superblock};
 use sfs_device::{Access, Device, FileDevice};
 
+use cache_file::CacheFile;
 pub(crate) use report::CacheReport;
 
 use crate::mount_options::MountOptions;
@@ -24,7 +26,7 @@ use crate::mount_options::MountOptions;
 /// The cache of a mount.
 pub(crate) struct VolumeCache {
     cache: Arc<Cache>,
-    file: Arc<FileDevice>,
+    file: Arc<CacheFile>,
     path: String,
     /// Epoch after the mount. Drawn before it, as the sandbox has no random numbers.
     last_epoch: [u8; 16],
@@ -54,15 +56,16 @@ pub(crate) struct Opened {
     pub(crate) warning: Option<String>,
 }
 
-/// Opens the cache of the volume on `disk`, if the volume has one and the options allow it. Writes nothing.
-pub(crate) fn open(disk: &FileDevice, options: &MountOptions) -> Opened {
+/// Opens the cache of the volume on `disk`, if the volume has one and the options allow it. Its index takes at most `memory_max`
+/// bytes. Writes nothing.
+pub(crate) fn open(disk: &FileDevice, options: &MountOptions, memory_max: u64) -> Opened {
     // An error here is met again when the volume is opened, and explained there.
     let Ok(superblock) = read_superblock(disk) else { return Opened::default() };
     if !superblock.features.has_cache() || options.no_cache || options.volume.read_only {
         return Opened::default();
     }
     let shown = disk.path().display();
-    match open_of(&superblock, options.cache_device.as_deref()) {
+    match open_of(&superblock, options.cache_device.as_deref(), memory_max) {
         Ok(cache) => Opened { cache: Some(Arc::new(cache)), warning: None },
         Err(reason) => {
             let warning = format!("WARNING: {shown} is mounted without its SSD cache: {reason}");
@@ -71,7 +74,11 @@ pub(crate) fn open(disk: &FileDevice, options: &MountOptions) -> Opened {
     }
 }
 
-fn open_of(superblock: &Superblock, given: Option<&Path>) -> Result<VolumeCache, String> {
+fn open_of(
+    superblock: &Superblock,
+    given: Option<&Path>,
+    memory_max: u64,
+) -> Result<VolumeCache, String> {
     let of = Identity {
         volume_uuid: superblock.uuid,
         cache_uuid: superblock.cache_uuid,
@@ -84,8 +91,9 @@ fn open_of(superblock: &Superblock, given: Option<&Path>) -> Result<VolumeCache,
     let shown = path.display().to_string();
     sfs_mkfs::refuse_in_use(&path).map_err(|error| error.to_string())?;
     let file = FileDevice::open(&path, Access::ReadWrite).map_err(|error| error.to_string())?;
-    let file = Arc::new(file);
-    let cache = Cache::open(file.clone(), &of).map_err(|error| format!("{shown}: {error}"))?;
+    let file = Arc::new(CacheFile::new(file));
+    let cache =
+        Cache::open(file.clone(), &of, memory_max).map_err(|error| format!("{shown}: {error}"))?;
     let (work, thread) = (Arc::new(Work::default()), Mutex::new(None));
     let (cache, last_epoch) = (Arc::new(cache), random_epoch());
     Ok(VolumeCache { cache, file, path: shown, last_epoch, work, thread })
@@ -109,16 +117,26 @@ impl VolumeCache {
         self.file.make_read_rings(count);
     }
 
-    /// Begins the mount with the epoch that the superblock has by now, and starts the thread. The log gets one line if the cache
-    /// is given up later.
-    pub(crate) fn begin(&self, epoch: [u8; 16], volume: &str) -> std::io::Result<()> {
-        let (volume, path) = (volume.to_owned(), self.path.clone());
+    /// Begins the mount of `volume` with the epoch that its superblock has by now. The log gets one line if the cache is given up
+    /// later. A mount that fails from here on closes the volume and the cache.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        epoch: [u8; 16],
+        name: &str,
+        volume: &Arc<Volume>,
+    ) -> BegunCache {
+        let (name, path) = (name.to_owned(), self.path.clone());
         self.cache.on_drop(move |reason| {
             tracing::warn!(
-                "{volume}: its SSD cache {path} is not used any more: {reason}; all data is on the disk"
+                "{name}: its SSD cache {path} is not used any more: {reason}; all data is on the disk"
             );
         });
         self.cache.begin(epoch);
+        BegunCache { cache: self.clone(), volume: volume.clone(), has_ended: false }
+    }
+
+    /// Starts the thread.
+    pub(crate) fn start(&self) -> std::io::Result<()> {
         let work = self.work.clone();
         self.cache.on_work(move || {
             work.state.lock().is_due = true;
@@ -132,7 +150,7 @@ impl VolumeCache {
     }
 
     /// Ends the use of the cache before a volume that was closed: what it holds is found by the next mount.
-    pub(crate) fn close(&self, volume: &Volume) {
+    fn close(&self, volume: &Volume) {
         self.work.state.lock().is_over = true;
         self.work.changed.notify_one();
         let thread = self.thread.lock().take();
@@ -150,15 +168,40 @@ impl VolumeCache {
         self.cache.flush().map_err(|error| error.to_string())
     }
 
-    /// Gives the cache up for `reason`.
+    /// Gives the cache up for `reason`, and closes its device.
     pub(crate) fn give_up(&self, reason: &str) {
-        self.cache.end_use(reason);
+        self.cache.give_up(reason);
+        self.file.release();
     }
 
     /// Returns the figures.
     pub(crate) fn report(&self) -> CacheReport {
         let stat: CacheStat = self.cache.stat();
         CacheReport::new(&self.path, &stat)
+    }
+}
+
+/// A cache whose mount has begun.
+pub(crate) struct BegunCache {
+    cache: Arc<VolumeCache>,
+    volume: Arc<Volume>,
+    has_ended: bool,
+}
+
+impl BegunCache {
+    /// Ends the use of the cache after the volume was closed, or its closing has failed.
+    pub(crate) fn end(mut self) {
+        self.has_ended = true;
+        self.cache.close(&self.volume);
+    }
+}
+
+impl Drop for BegunCache {
+    /// Ends a mount that has failed: otherwise it would count as cut off, and the cache would be empty.
+    fn drop(&mut self) {
+        if !self.has_ended && self.volume.close().is_ok() {
+            self.cache.close(&self.volume);
+        }
     }
 }
 

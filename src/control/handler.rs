@@ -103,9 +103,7 @@ impl HandleRequest for ControlHandler {
             ControlRequest::Scrub(request) => {
                 self.scrub(request).map(|report| ControlReply::Scrub(Box::new(report)))
             }
-            ControlRequest::Cache(request) => {
-                self.cache(request).map(|report| ControlReply::Cache(Box::new(report)))
-            }
+            ControlRequest::Cache(request) => self.cache(request),
         };
         outcome.unwrap_or_else(ControlReply::from)
     }

@@ -95,7 +95,7 @@ pub(crate) enum CacheRequest {
     Stat,
     /// Asks to write what was read to the cache device.
     Flush,
-    /// Asks to make the volume one without a cache.
+    /// Asks to make the volume one without a cache, whether the mount has it open or not.
     Detach,
 }
 
@@ -161,6 +161,8 @@ pub(crate) enum ControlReply {
     Scrub(Box<ScrubReport>),
     /// Reply to [`ControlRequest::Cache`].
     Cache(Box<CacheReport>),
+    /// Reply to [`CacheRequest::Detach`].
+    CacheDetached,
     /// Second reply to [`ControlRequest::Watch`]: everything is on the device.
     Written,
     /// Second reply to [`ControlRequest::Watch`]: this many bytes of the kernel's cache did not

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sfs_cache::{CacheHeader, HEADER_BLOCKS, Identity};
 use sfs_device::{BLOCK_SIZE, Block};
@@ -14,7 +14,8 @@ use sfs_device::{BLOCK_SIZE, Block};
 /// A sentence if there is none, or more than one: a copy of a disk has the UUIDs of the original.
 pub(super) fn by_uuid(of: &Identity) -> Result<PathBuf, String> {
     let table = fs::read_to_string("/proc/partitions").unwrap_or_default();
-    let mut found = table.lines().filter_map(device).filter(|path| has_cache(path, of));
+    let free = table.lines().filter_map(device).filter(|path| !is_used(Path::new(SYSFS), path));
+    let mut found = free.filter(|path| has_cache(path, of));
     match (found.next(), found.next()) {
         (Some(path), None) => Ok(path),
         (Some(first), Some(second)) => Err(format!(
@@ -33,6 +34,17 @@ fn device(line: &str) -> Option<PathBuf> {
     let name = line.split_whitespace().nth(3).filter(|name| *name != "name")?;
     // The kernel shows the `/` of a name as `!`.
     Some(PathBuf::from("/dev").join(name.replace('!', "/")))
+}
+
+/// Directory of the kernel's block devices.
+const SYSFS: &str = "/sys/class/block";
+
+/// Returns whether another device is made of this one, or a read of it would wait until device mapper resumes it.
+fn is_used(sysfs: &Path, device: &Path) -> bool {
+    let name = device.strip_prefix("/dev").unwrap_or(device).to_string_lossy().replace('/', "!");
+    let of = sysfs.join(name);
+    let has_holder = fs::read_dir(of.join("holders")).is_ok_and(|mut all| all.next().is_some());
+    has_holder || fs::read_to_string(of.join("dm/suspended")).is_ok_and(|text| text.trim() == "1")
 }
 
 fn has_cache(path: &PathBuf, of: &Identity) -> bool {
@@ -57,5 +69,24 @@ mod tests {
             "major minor  #blocks  name\n\n   8        0  244198584 sda\n 104 0 5 cciss!c0d0\n";
         let found: Vec<PathBuf> = table.lines().filter_map(device).collect();
         assert_eq!(found, ["/dev/sda", "/dev/cciss/c0d0"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn devices_with_holders_and_suspended_ones_are_left_alone() {
+        let sysfs = tempfile::tempdir().expect("room");
+        let make = |path: &str, text: &str| {
+            let path = sysfs.path().join(path);
+            fs::create_dir_all(path.parent().expect("a directory")).expect("room");
+            fs::write(path, text).expect("room");
+        };
+        make("sda/size", "8");
+        make("cciss!c0d0/holders/dm-0", "");
+        make("dm-0/dm/suspended", "0\n");
+        make("dm-1/dm/suspended", "1\n");
+        let is_used = |path| is_used(sysfs.path(), Path::new(path));
+        assert_eq!(
+            ["/dev/sda", "/dev/cciss/c0d0", "/dev/dm-0", "/dev/dm-1"].map(is_used),
+            [false, true, false, true]
+        );
     }
 }

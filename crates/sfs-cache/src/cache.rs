@@ -17,6 +17,7 @@ use crate::bitmap::LiveMap;
 use crate::error::CacheError;
 use crate::header::CacheHeader;
 use crate::loading;
+use crate::memory::IndexMemory;
 use crate::mutant::{Mutant, mutated};
 use crate::section::{FilledSegment, Found, Slot};
 use crate::state::State;
@@ -105,18 +106,23 @@ struct Place<'a, 'b> {
 }
 
 impl Cache {
-    /// Opens the cache on `device` for the volume with this identity, and reads what it holds. Writes nothing.
+    /// Opens the cache on `device` for the volume with this identity, and reads what it holds. Writes nothing. The index takes
+    /// [`IndexMemory::of`] the cache, and at most `memory_max` bytes.
     ///
     /// # Errors
     ///
     /// Those of [`CacheHeader::read`], [`CacheError::OtherVolume`], [`CacheError::Dirty`].
-    pub fn open(device: Arc<dyn Device>, of: &Identity) -> Result<Self, CacheError> {
+    pub fn open(
+        device: Arc<dyn Device>,
+        of: &Identity,
+        memory_max: u64,
+    ) -> Result<Self, CacheError> {
         let header = CacheHeader::read(&*device)?;
         let is_ours = header.volume_uuid == of.volume_uuid && header.cache_uuid == of.cache_uuid;
         if !is_ours && !mutated(Mutant::OtherVolume) {
             return Err(CacheError::OtherVolume);
         }
-        let mut state = State::new(&header);
+        let mut state = State::new(&header, IndexMemory::of(&header).at_most(memory_max));
         let is_last = header.epoch == of.epoch && of.epoch != [0; 16];
         let is_current = is_last || mutated(Mutant::StaleEpochTrusted);
         let warmth = match is_current && loading::load(&*device, &header, &mut state)? {
@@ -151,7 +157,7 @@ impl Cache {
         let mut header = self.header.lock();
         header.epoch = epoch;
         header.is_closed = false;
-        if self.warmth == Warmth::Emptied && !mutated(Mutant::FillingKept) {
+        if self.warmth == Warmth::Emptied {
             header.filling = u64::from_le_bytes(epoch[..8].try_into().expect("eight bytes"));
         }
         match header.write(&*self.device) {
@@ -220,6 +226,12 @@ impl Cache {
         while self.step() {}
         self.write_filled(true)?;
         self.device.flush().inspect_err(|error| self.end_use(&error.to_string()))
+    }
+
+    /// Ends the use of the cache for `reason`, and waits for the request that is being written: the device can be let go.
+    pub fn give_up(&self, reason: &str) {
+        self.end_use(reason);
+        drop(self.worker.lock());
     }
 
     /// Ends the use of the cache for `reason`: forgets everything, and reports it once.

@@ -25,7 +25,9 @@ pub(crate) const MAP_FIRST: u64 = 16;
 pub const SECTIONS_MAX: usize = 16;
 
 /// Smallest and largest number of blocks of a segment.
-pub(crate) const SEGMENT_BLOCKS: [u32; 2] = [16, 1 << 14];
+///
+/// Freeing a segment checksums its blocks while readers and writers wait, for 4 MiB about a millisecond.
+pub(crate) const SEGMENT_BLOCKS: [u32; 2] = [16, 1 << 10];
 
 /// Smallest and largest number of blocks of an extent.
 pub(crate) const EXTENT_BLOCKS: [u32; 2] = [1, 64];

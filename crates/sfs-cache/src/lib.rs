@@ -18,6 +18,7 @@ mod error;
 mod header;
 mod loading;
 mod making;
+mod memory;
 pub mod mutant;
 mod policy;
 mod recent_writes;
@@ -31,7 +32,8 @@ pub use cached_device::CachedDevice;
 pub use check::{CacheReport, check};
 pub use error::CacheError;
 pub use header::{CacheHeader, HEADER_BLOCKS, SectionPlan};
-pub use making::{MakeOptions, SECTIONS_MAX, SectionWish, empty, make};
+pub use making::{MakeOptions, SECTIONS_MAX, SectionWish, empty, make, plan};
+pub use memory::IndexMemory;
 pub use policy::{EvictionPolicy, ExtentKey, PolicyName};
 
 /// Number of the object that the blocks of the volume's disk belong to. A cache before an object store gives each of the

@@ -19,7 +19,7 @@ const SEGMENTS_WANTED: u64 = 64;
 const SEGMENTS_MIN: u64 = 4;
 
 /// Blocks of a cache for each block of an extent by default: 4 blocks up to 16 GiB, more on larger devices, so that the index of a full
-/// cache stays within 64 to 128 MiB of memory.
+/// cache has room in [`IndexMemory::of`](crate::IndexMemory::of) it.
 const BLOCKS_FOR_EXTENT_BLOCK: u64 = 1 << 20;
 
 /// A section that the user wants.
@@ -44,12 +44,12 @@ pub struct MakeOptions {
     pub policy: PolicyName,
 }
 
-/// Returns the header of the cache that [`make`] would write.
+/// Returns the header of the cache that [`make`] would write. Writes nothing.
 ///
 /// # Errors
 ///
 /// [`CacheError::TooSmall`] if the sections do not fit.
-fn plan(device: &dyn Device, options: &MakeOptions) -> Result<CacheHeader, CacheError> {
+pub fn plan(device: &dyn Device, options: &MakeOptions) -> Result<CacheHeader, CacheError> {
     let geometry = device.geometry();
     let block_count = geometry.block_count;
     let segment_blocks = segment_blocks(device);
@@ -93,7 +93,7 @@ fn plan(device: &dyn Device, options: &MakeOptions) -> Result<CacheHeader, Cache
     })
 }
 
-/// Returns the number of blocks of a segment: an erase block that the device reports, or 2 MiB, and less on small devices.
+/// Returns the number of blocks of a segment: an erase block that the device reports, from 2 to 4 MiB, and less on small devices.
 fn segment_blocks(device: &dyn Device) -> u32 {
     let geometry = device.geometry();
     let [least, most] = SEGMENT_BLOCKS.map(u64::from);

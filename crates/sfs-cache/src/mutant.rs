@@ -27,8 +27,6 @@ pub enum Mutant {
     LieForgiven,
     /// Copies of a mount that was cut off are taken.
     UncleanTaken,
-    /// A cache that was emptied takes the segments from before.
-    FillingKept,
     /// The older of two headers is taken.
     OlderHeader,
     /// A cache of another volume is taken.
@@ -37,7 +35,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 13] = [
         Self::StaleEpochTrusted,
         Self::ChecksumNotCompared,
         Self::HeadNotCompared,
@@ -49,7 +47,6 @@ impl Mutant {
         Self::ErrorServed,
         Self::LieForgiven,
         Self::UncleanTaken,
-        Self::FillingKept,
         Self::OlderHeader,
         Self::OtherVolume,
     ];

@@ -14,6 +14,7 @@ use sfs_device::Block;
 
 use crate::bitmap::LiveMap;
 use crate::header::{CacheHeader, SectionPlan};
+use crate::memory::IndexMemory;
 use crate::mutant::{Mutant, mutated};
 use crate::policy::{EvictionPolicy, ExtentKey};
 use crate::summary::{BlockKey, Entry, Summary, summary_blocks};
@@ -23,9 +24,6 @@ const NONE: u32 = u32::MAX;
 
 /// Percentage of the blocks of the section that are live at most. The rest is the room in which segments become empty.
 const LIVE_PERCENT_MAX: u64 = 85;
-
-/// Memory for the index of a section in bytes; more only if twice the extents of a full section need more.
-const INDEX_BYTES: u64 = 128 << 20;
 
 /// Segments that are kept free: one to fill, and one while the last one is being written.
 const FREE_MIN: usize = 2;
@@ -78,6 +76,8 @@ pub(crate) struct Section {
     summary_blocks: u32,
     index: FxHashMap<ExtentKey, Extent>,
     policy: Box<dyn EvictionPolicy>,
+    /// Largest number of extents in the index.
+    extents_max: u64,
     segments: Vec<Segment>,
     free: VecDeque<u32>,
     filling: Option<FilledSegment>,
@@ -88,11 +88,12 @@ pub(crate) struct Section {
 
 impl Section {
     /// Returns section `no` of the cache with this header, without any block.
-    pub(crate) fn new(header: &CacheHeader, no: usize) -> Self {
+    pub(crate) fn new(header: &CacheHeader, no: usize, memory: IndexMemory) -> Self {
         let plan = header.sections[no];
         let summary_blocks = summary_blocks(header.segment_blocks);
         let data_blocks = plan.segment_count * (header.segment_blocks - summary_blocks);
-        let extents = (data_blocks / plan.extent_blocks).max(1) as usize;
+        let extents_max = memory.extents_max(header, no);
+        let extents = u64::from(data_blocks / plan.extent_blocks).clamp(1, extents_max) as usize;
         let empty = || Segment { state: SegmentState::Free, live: 0, readers: 0, sequence: 0 };
         Self {
             plan,
@@ -100,6 +101,7 @@ impl Section {
             summary_blocks,
             index: FxHashMap::default(),
             policy: header.policy.policy(extents),
+            extents_max,
             segments: (0..plan.segment_count).map(|_| empty()).collect(),
             free: (0..plan.segment_count).collect(),
             filling: None,
@@ -260,9 +262,7 @@ impl Section {
     fn make_room(&mut self, incoming: ExtentKey) {
         let all = u64::from(self.plan.segment_count) * u64::from(self.data_blocks());
         let live_max = all * LIVE_PERCENT_MAX / 100;
-        let extent_blocks = u64::from(self.plan.extent_blocks);
-        // A partly cached extent takes as much memory as a whole one.
-        let extents_max = (2 * all / extent_blocks).max(INDEX_BYTES / (96 + 4 * extent_blocks));
+        let extents_max = self.extents_max;
         let is_new = !self.index.contains_key(&incoming);
         while self.live_blocks >= live_max || is_new && self.index.len() as u64 >= extents_max {
             let Some(key) = self.policy.evict(incoming) else { return };
@@ -348,7 +348,10 @@ impl Section {
                 }
                 self.forget(entry.key.object, entry.key.block..entry.key.block + 1);
             }
-            self.add(entry.key, slot);
+            let is_new = !self.index.contains_key(&self.extent_of(entry.key).0);
+            if !is_new || (self.index.len() as u64) < self.extents_max {
+                self.add(entry.key, slot);
+            }
         }
     }
 

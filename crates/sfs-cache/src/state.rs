@@ -7,6 +7,7 @@ use sfs_device::{Block, Moment};
 
 use crate::DISK_OBJECT;
 use crate::header::CacheHeader;
+use crate::memory::IndexMemory;
 use crate::mutant::{Mutant, mutated};
 use crate::recent_writes::RecentWrites;
 use crate::section::Section;
@@ -47,6 +48,7 @@ pub(crate) struct Counts {
 /// State of an open cache.
 pub(crate) struct State {
     pub(crate) sections: Vec<Section>,
+    memory: IndexMemory,
     pub(crate) waiting: VecDeque<Waiting>,
     waiting_blocks: usize,
     streams: Streams,
@@ -59,11 +61,16 @@ pub(crate) struct State {
     pub(crate) sequence: u64,
 }
 
+fn sections(header: &CacheHeader, memory: IndexMemory) -> Vec<Section> {
+    (0..header.sections.len()).map(|no| Section::new(header, no, memory)).collect()
+}
+
 impl State {
     /// Returns the state of an empty cache.
-    pub(crate) fn new(header: &CacheHeader) -> Self {
+    pub(crate) fn new(header: &CacheHeader, memory: IndexMemory) -> Self {
         Self {
-            sections: (0..header.sections.len()).map(|no| Section::new(header, no)).collect(),
+            sections: sections(header, memory),
+            memory,
             waiting: VecDeque::new(),
             waiting_blocks: 0,
             streams: Streams::default(),
@@ -77,7 +84,7 @@ impl State {
 
     /// Forgets everything that is cached, for a cache that is not used any more.
     pub(crate) fn clear(&mut self, header: &CacheHeader) {
-        self.sections = (0..header.sections.len()).map(|no| Section::new(header, no)).collect();
+        self.sections = sections(header, self.memory);
         self.waiting.clear();
         (self.waiting_blocks, self.takes) = (0, false);
     }

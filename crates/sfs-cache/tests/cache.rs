@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sfs_cache::{
-    Cache, CacheError, CacheHeader, CachedDevice, Identity, MakeOptions, PolicyName, SectionWish,
-    Warmth, check, empty, make,
+    Cache, CacheError, CacheHeader, CachedDevice, Identity, IndexMemory, MakeOptions, PolicyName,
+    SectionWish, Warmth, check, empty, make, plan,
 };
-use sfs_device::{Block, Copies, Device, FaultyDevice, Operation, RamDevice, Stream, WantedBlock};
+use sfs_device::{
+    Block, Copies, Device, FaultyDevice, Geometry, Operation, RamDevice, Stream, WantedBlock,
+};
 
 const VOLUME: [u8; 16] = [1; 16];
 const CACHE: [u8; 16] = [2; 16];
@@ -63,7 +65,7 @@ fn addresses(count: u64) -> impl Iterator<Item = u64> + Clone {
 #[test]
 fn what_was_offered_is_found_now_and_after_a_close_but_not_after_a_crash() {
     let device = made(Vec::new());
-    let cache = Cache::open(device.clone(), &identity(0)).expect("a cache");
+    let cache = Cache::open(device.clone(), &identity(0), u64::MAX).expect("a cache");
     assert_eq!(cache.warmth(), Warmth::Emptied);
     offer(&cache, 5);
     assert!(!fetch(&cache, 5, 5), "nothing is taken before the mount begins");
@@ -73,30 +75,30 @@ fn what_was_offered_is_found_now_and_after_a_close_but_not_after_a_crash() {
     assert!(!fetch(&cache, 0, 1), "other content is wanted");
     cache.flush().expect("RAM");
     drop(cache);
-    let cache = Cache::open(device.clone(), &identity(7)).expect("a cache");
+    let cache = Cache::open(device.clone(), &identity(7), u64::MAX).expect("a cache");
     assert_eq!(cache.warmth(), Warmth::Emptied, "the mount was cut off");
     cache.begin([8; 16]);
     assert!(!addresses(300).any(|address| fetch(&cache, address, address)));
     addresses(300).skip(150).for_each(|address| offer(&cache, address));
     cache.close([9; 16]);
     for (epoch, warmth) in [(9, Warmth::Warm), (8, Warmth::Emptied)] {
-        let cache = Cache::open(device.clone(), &identity(epoch)).expect("a cache");
+        let cache = Cache::open(device.clone(), &identity(epoch), u64::MAX).expect("a cache");
         assert_eq!(cache.warmth(), warmth);
         let found = addresses(300).filter(|at| fetch(&cache, *at, *at)).count();
         assert_eq!(found, if epoch == 9 { 150 } else { 0 }, "none from before the crash");
     }
     let other = Identity { volume_uuid: [5; 16], ..identity(9) };
-    assert!(matches!(Cache::open(device, &other), Err(CacheError::OtherVolume)));
+    assert!(matches!(Cache::open(device, &other, u64::MAX), Err(CacheError::OtherVolume)));
 }
 
 #[test]
 fn the_bytes_that_a_checksum_leaves_out_are_compared_as_well() {
     let device = made(Vec::new());
-    let cache = Cache::open(device.clone(), &identity(0)).expect("a cache");
+    let cache = Cache::open(device.clone(), &identity(0), u64::MAX).expect("a cache");
     cache.begin([7; 16]);
     addresses(300).for_each(|address| offer(&cache, address));
     cache.close([8; 16]);
-    let cache = Cache::open(device.clone(), &identity(8)).expect("a cache");
+    let cache = Cache::open(device.clone(), &identity(8), u64::MAX).expect("a cache");
     assert!(fetch_behind(&cache, 97 * 3, 97 * 3, 8));
     let header = CacheHeader::read(&*device).expect("a cache");
     let mut segment = Block::zeroed(32);
@@ -112,7 +114,7 @@ fn the_bytes_that_a_checksum_leaves_out_are_compared_as_well() {
 #[test]
 fn a_full_cache_goes_on_with_what_is_used() {
     let device = made(Vec::new());
-    let cache = Cache::open(device, &identity(0)).expect("a cache");
+    let cache = Cache::open(device, &identity(0), u64::MAX).expect("a cache");
     cache.begin([7; 16]);
     // Six times the cache, with thirty blocks that are used all the time.
     for (no, address) in addresses(9_000).enumerate() {
@@ -136,7 +138,7 @@ fn a_range_goes_to_the_section_that_takes_the_fewest_extents() {
     let section =
         |blocks, extent_blocks| SectionWish { blocks, extent_blocks: Some(extent_blocks) };
     let device = made(vec![section(Some(512), 4), section(None, 16)]);
-    let cache = Cache::open(device, &identity(0)).expect("a cache");
+    let cache = Cache::open(device, &identity(0), u64::MAX).expect("a cache");
     cache.begin([7; 16]);
     let moment = cache.fetch(&mut []);
     let blocks: Vec<Block> = (160..192).map(block).collect();
@@ -153,7 +155,7 @@ fn the_first_error_of_the_ssd_ends_its_use_with_one_report() {
         [(Operation::Read, false), (Operation::Write, false), (Operation::Read, true)]
     {
         let device = made(Vec::new());
-        let cache = Cache::open(device.clone(), &identity(0)).expect("a cache");
+        let cache = Cache::open(device.clone(), &identity(0), u64::MAX).expect("a cache");
         cache.begin([7; 16]);
         let reports = Arc::new(AtomicU64::new(0));
         let counted = reports.clone();
@@ -178,7 +180,7 @@ fn the_first_error_of_the_ssd_ends_its_use_with_one_report() {
 #[test]
 fn a_write_and_a_discard_forget_the_copies() {
     let device = made(Vec::new());
-    let cache = Arc::new(Cache::open(device, &identity(0)).expect("a cache"));
+    let cache = Arc::new(Cache::open(device, &identity(0), u64::MAX).expect("a cache"));
     cache.begin([7; 16]);
     let disk = CachedDevice::new(Arc::new(RamDevice::new(40_000)), cache.clone());
     addresses(300).for_each(|address| offer(&cache, address));
@@ -191,7 +193,7 @@ fn a_write_and_a_discard_forget_the_copies() {
 #[test]
 fn a_check_finds_damage_and_a_repair_empties_the_cache() {
     let device = made(Vec::new());
-    let cache = Cache::open(device.clone(), &identity(0)).expect("a cache");
+    let cache = Cache::open(device.clone(), &identity(0), u64::MAX).expect("a cache");
     cache.begin([7; 16]);
     addresses(300).for_each(|address| offer(&cache, address));
     cache.close([9; 16]);
@@ -208,6 +210,48 @@ fn a_check_finds_damage_and_a_repair_empties_the_cache() {
     empty(&*device, &header, 77).expect("RAM");
     let (_, report) = checked(true);
     assert!(!report.is_damaged() && report.blocks == 0, "{report:?}");
-    let cache = Cache::open(device, &identity(9)).expect("a cache");
+    let cache = Cache::open(device, &identity(9), u64::MAX).expect("a cache");
     assert_eq!(cache.warmth(), Warmth::Emptied);
+}
+
+#[test]
+fn the_index_stays_within_its_memory_while_it_grows_and_when_it_is_loaded() {
+    let device = made(vec![SectionWish { blocks: None, extent_blocks: Some(1) }]);
+    let extents = |bytes: u64| bytes / (160 + 4);
+    let cache = Cache::open(device.clone(), &identity(0), 100_000).expect("a cache");
+    cache.begin([7; 16]);
+    addresses(1_500).for_each(|address| offer(&cache, address));
+    assert_eq!(cache.stat().cached_extents, extents(100_000), "and the SSD has room for more");
+    cache.close([8; 16]);
+    let cache = Cache::open(device, &identity(8), 50_000).expect("a cache");
+    assert_eq!(cache.stat().cached_extents, extents(50_000));
+    let (last, all) = (cache.stat().cached_blocks, addresses(1_500));
+    let found = all.filter(|address| fetch(&cache, *address, *address)).count();
+    assert_eq!(found as u64, last);
+    cache.begin([9; 16]);
+    addresses(3_000).skip(1_500).for_each(|address| offer(&cache, address));
+    assert_eq!(cache.stat().dropped, None);
+    assert_eq!(cache.stat().cached_extents, extents(50_000));
+}
+
+#[test]
+fn a_plan_has_segments_of_4_mib_at_most_and_its_memory_bounds_what_is_cached() {
+    let block_count = 1 << 22;
+    let geometry = Geometry { block_count, preferred_erase_size: 64 << 20, ..Geometry::default() };
+    let device = RamDevice::with_geometry(geometry);
+    let plan_of = |sections: &[SectionWish]| {
+        let (policy, sections) = (PolicyName::default(), sections.to_vec());
+        let options = MakeOptions { volume_uuid: VOLUME, cache_uuid: CACHE, sections, policy };
+        plan(&device, &options).expect("the device is large enough")
+    };
+    let plan = |extent| plan_of(&[SectionWish { blocks: None, extent_blocks: Some(extent) }]);
+    assert_eq!(plan(4).segment_blocks, 1024);
+    let (fine, coarse) = (plan(1), plan(16));
+    let memory = IndexMemory::of(&fine);
+    let blocks = u64::from(fine.sections[0].segment_count) * 1024;
+    assert_eq!(memory.bytes, (160 << 20) + 4 * blocks);
+    assert!(memory.cached_blocks_max(&fine) < blocks / 3, "{memory:?}");
+    assert_eq!(memory.cached_blocks_max(&coarse), blocks);
+    let default = [SectionWish { blocks: None, extent_blocks: None }];
+    assert_eq!(memory.cached_blocks_max(&plan_of(&default)), blocks, "the default fills the SSD");
 }

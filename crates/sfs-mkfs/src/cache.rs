@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::Serialize;
-use sfs_cache::{CacheHeader, MakeOptions, PolicyName, SectionWish};
+use sfs_cache::{CacheHeader, IndexMemory, MakeOptions, PolicyName, SectionWish};
 use sfs_core::format::DataLayout;
 use sfs_device::{Access, BLOCK_SIZE, Device, FileDevice};
 use sfs_system::parse_size;
@@ -59,12 +59,18 @@ pub struct MadeCache {
     pub capacity: u64,
     /// Bytes of an extent, for each section.
     pub extents: Vec<u32>,
+    /// Bytes of memory that the index of the cache takes in a mount, at most.
+    pub index_memory: u64,
+    /// Bytes that can be cached with this memory.
+    pub cached_max: u64,
 }
 
 /// A device that was checked, and is held against other users.
 pub struct CacheDevice {
     path: PathBuf,
     device: FileDevice,
+    /// Options without the UUIDs.
+    options: MakeOptions,
 }
 
 impl CacheDevice {
@@ -72,8 +78,13 @@ impl CacheDevice {
     ///
     /// # Errors
     ///
-    /// [`MkfsError`] if the device is in use, holds other content without `force`, or is the disk.
-    pub fn open(path: &Path, disk: &Path, force: bool) -> Result<Self, MkfsError> {
+    /// [`MkfsError`] if the device is in use, holds other content without `force`, is the disk, or is too small for the sections.
+    pub fn open(
+        (path, disk): (&Path, &Path),
+        force: bool,
+        sections: &[SectionSize],
+        policy: PolicyName,
+    ) -> Result<Self, MkfsError> {
         let same = |path: &Path| path.canonicalize().ok();
         if same(path).is_some() && same(path) == same(disk) {
             return Err(MkfsError::CacheIsDisk(path.to_owned()));
@@ -85,22 +96,24 @@ impl CacheDevice {
         if !force && !found.is_empty() {
             return Err(MkfsError::Signatures { device: path.to_owned(), found });
         }
-        Ok(Self { path: path.to_owned(), device })
+        let sections = sections.iter().map(|section| section.wish()).collect();
+        let (volume_uuid, cache_uuid) = ([0; 16], [0; 16]);
+        let options = MakeOptions { volume_uuid, cache_uuid, sections, policy };
+        sfs_cache::plan(&device, &options)
+            .map_err(|error| MkfsError::Cache { device: path.to_owned(), error })?;
+        Ok(Self { path: path.to_owned(), device, options })
     }
 
     /// Makes the cache `cache_uuid` of the volume `volume_uuid`.
     ///
     /// # Errors
     ///
-    /// [`MkfsError::Cache`] if the device is too small, or fails.
+    /// [`MkfsError::Cache`] if the device fails.
     pub fn make(
         self,
         (volume_uuid, cache_uuid): ([u8; 16], [u8; 16]),
-        sections: &[SectionSize],
-        policy: PolicyName,
     ) -> Result<MadeCache, MkfsError> {
-        let sections = sections.iter().map(|section| section.wish()).collect();
-        let options = MakeOptions { volume_uuid, cache_uuid, sections, policy };
+        let options = MakeOptions { volume_uuid, cache_uuid, ..self.options };
         // A discard only helps the device.
         let _ = self.device.discard(0, self.device.geometry().block_count);
         let written = wipe_signatures(&self.device)
@@ -115,11 +128,14 @@ impl CacheDevice {
 fn made(path: &Path, header: &CacheHeader) -> MadeCache {
     let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
     let segments = header.sections.iter().map(|section| u64::from(section.segment_count));
+    let memory = IndexMemory::of(header);
     let extent = |blocks: u32| blocks * BLOCK_SIZE as u32;
     MadeCache {
         device: path.display().to_string(),
         uuid: Uuid::from_bytes(header.cache_uuid).to_string(),
         capacity: bytes(segments.sum::<u64>() * u64::from(header.segment_blocks)),
+        index_memory: memory.bytes,
+        cached_max: bytes(memory.cached_blocks_max(header)),
         extents: header.sections.iter().map(|section| extent(section.extent_blocks)).collect(),
     }
 }
@@ -130,7 +146,8 @@ pub(crate) fn open(options: &MkfsOptions) -> Result<Option<CacheDevice>, MkfsErr
     if options.data_layout != DataLayout::Log {
         return Err(MkfsError::CacheInPlace(options.device.clone()));
     }
-    CacheDevice::open(path, &options.device, options.force).map(Some)
+    let paths = (path.as_path(), options.device.as_path());
+    CacheDevice::open(paths, options.force, &options.sections, options.cache_policy).map(Some)
 }
 
 #[cfg(test)]

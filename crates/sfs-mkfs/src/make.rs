@@ -113,7 +113,12 @@ impl fmt::Display for Made {
         }
         write!(f, "  capacity  {}", Human(self.capacity))?;
         if let Some(cache) = &self.cache {
-            write!(f, "\n  cache     {} on {}", Human(cache.capacity), cache.device)?;
+            let (size, memory) = (Human(cache.capacity), Human(cache.index_memory));
+            write!(f, "\n  cache     {size} on {}, with up to {memory} of memory", cache.device)?;
+            if cache.cached_max < cache.capacity {
+                let most = Human(cache.cached_max);
+                write!(f, " for {most}: larger extents cache more")?;
+            }
         }
         if let Some(files) = self.files {
             write!(f, "\n  files     {files}")?;
@@ -141,7 +146,7 @@ pub fn make_with(
     let Some(device) = cache else { return Ok(made) };
     let uuid = |text: &str| Uuid::parse_str(text).map(Uuid::into_bytes).unwrap_or_default();
     let uuids = (uuid(&made.uuid), uuid(&made.cache_uuid));
-    let cache = device.make(uuids, &options.sections, options.cache_policy)?;
+    let cache = device.make(uuids)?;
     Ok(Made { cache: Some(cache), ..made })
 }
 

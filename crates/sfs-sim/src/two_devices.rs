@@ -222,7 +222,7 @@ fn open_cache(disk: &dyn Device, cache: Arc<dyn Device>) -> Result<Option<Cache>
     let foreign =
         sfs_cache::CacheHeader::read(&*cache).is_ok_and(|header| header.volume_uuid != volume_uuid);
     let of = Identity { volume_uuid, cache_uuid, epoch: superblock.epoch };
-    match Cache::open(cache, &of) {
+    match Cache::open(cache, &of, u64::MAX) {
         Ok(_) if foreign => Err(Violation::OtherVolume),
         Ok(cache) => Ok(Some(cache)),
         Err(CacheError::NotACache | CacheError::OtherVolume | CacheError::Device(_)) => Ok(None),

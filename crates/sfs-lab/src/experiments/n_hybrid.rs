@@ -268,7 +268,7 @@ impl Rig {
         let make = MakeOptions { volume_uuid, cache_uuid, sections: Vec::new(), policy };
         sfs_cache::make(&*ssd, &make)?;
         let of = CacheIdentity { volume_uuid, cache_uuid, epoch: [0; 16] };
-        let cache = Arc::new(Cache::open(ssd.clone(), &of)?);
+        let cache = Arc::new(Cache::open(ssd.clone(), &of, u64::MAX)?);
         let device = Arc::new(CachedDevice::new(disk, cache.clone()));
         let volume = Volume::open(device, options(), NOW)?;
         cache.begin(options().epoch);
