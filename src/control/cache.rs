@@ -23,7 +23,7 @@ impl ControlHandler {
         Ok(ControlReply::Cache(Box::new(cache.report())))
     }
 
-    /// Makes the volume one without a cache, and lets the SSD go.
+    /// Makes the volume one without a cache, and closes the SSD.
     fn detach_cache(&self) -> Result<ControlReply, ExitError> {
         let device = &self.device;
         let _is_over = self.keep_mounted()?;

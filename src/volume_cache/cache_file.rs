@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sfs_device::{Block, Device, DeviceError, FileDevice, Geometry, Operation, ReadRun, Stream};
 
-/// Device that can be let go while others refer to it.
+/// Device that can be closed while others refer to it.
 pub(super) struct CacheFile {
     geometry: Geometry,
     file: Mutex<Option<Arc<FileDevice>>>,
@@ -17,7 +17,7 @@ impl CacheFile {
         Self { geometry: file.geometry().clone(), file: Mutex::new(Some(Arc::new(file))) }
     }
 
-    /// Lets the device go: it is closed when the requests in flight are done, and later ones fail.
+    /// Closes the device when the requests in flight are done. Later ones fail.
     pub(super) fn release(&self) {
         self.file.lock().take();
     }

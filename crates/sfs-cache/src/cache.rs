@@ -228,7 +228,7 @@ impl Cache {
         self.device.flush().inspect_err(|error| self.end_use(&error.to_string()))
     }
 
-    /// Ends the use of the cache for `reason`, and waits for the request that is being written: the device can be let go.
+    /// Ends the use of the cache for `reason`, and waits for the request that is being written: the device can be closed.
     pub fn give_up(&self, reason: &str) {
         self.end_use(reason);
         drop(self.worker.lock());

@@ -20,15 +20,15 @@ fn every_mutant_of_the_cache_is_found() {
         Some((seed, violation)) => println!("| {name} | {seed} | {violation} |"),
         None => survivors.push(name),
     };
-    for mutant in Mutant::ALL {
-        release(Some(mutant));
-        note(format!("{mutant:?}"), hunt());
-    }
-    release(None);
     for mutant in [mutant::Mutant::EpochLate, mutant::Mutant::EpochKept] {
         mutant::release(Some(mutant));
         note(format!("{mutant:?}"), hunt());
     }
     mutant::release(None);
+    for mutant in Mutant::ALL {
+        release(Some(mutant));
+        note(format!("{mutant:?}"), hunt());
+    }
+    release(None);
     assert_eq!(survivors, [] as [String; 0], "mutants that were not found");
 }
