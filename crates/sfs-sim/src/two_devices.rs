@@ -111,9 +111,15 @@ pub fn run(seed: u64) -> Result<u64, Violation> {
         let ends = random.below(3) > 0;
         let (disk, cache) = session.end(ends, &mut random)?;
         for _ in 0..STATES_OF_CUT {
+            // The epochs change in the first requests.
+            let is_early = random.one_in(3);
+            let mut cut = |start, events| match is_early {
+                true => cut(start, first_epochs(events), &mut random),
+                false => cut(start, events, &mut random),
+            };
             let state = Devices {
-                disk: cut(&before.disk, &disk, &mut random),
-                cache: cut(&before.cache, &cache, &mut random),
+                disk: cut(&before.disk, &disk),
+                cache: cut(&before.cache, &cache),
                 is_warm: false,
                 has_lied: before.has_lied || session.has_lied(),
             };
@@ -200,6 +206,12 @@ fn cut(start: &CowImage, events: &[Event], random: &mut SplitMix64) -> CowImage 
     let durable = last(start, &events[..epoch.start]);
     let len = random.below(epoch.len() as u64 + 1) as usize;
     Crash::random(epoch.start..epoch.start + len, random).image(&durable, events)
+}
+
+/// Returns the requests up to the fourth flush.
+fn first_epochs(events: &[Event]) -> &[Event] {
+    let mut flushes = events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
+    flushes.nth(3).map_or(events, |(at, _)| &events[..at])
 }
 
 /// Returns the image after all requests up to the last flush.
