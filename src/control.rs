@@ -8,6 +8,7 @@
 
 mod asked_work;
 mod asking;
+mod cache;
 mod client;
 mod handler;
 mod inspection;
@@ -21,6 +22,8 @@ mod trace;
 pub(crate) use asking::{ask, ask_within, unknown_reply};
 pub(crate) use client::{ControlClient, ControlError};
 pub(crate) use handler::ControlHandler;
-pub(crate) use messages::{ControlReply, ControlRequest, ScrubRequest, TraceBeginning};
+pub(crate) use messages::{
+    CacheRequest, ControlReply, ControlRequest, ScrubRequest, TraceBeginning,
+};
 pub(crate) use server::{ControlServer, ControlSocket, is_allowed};
 pub(crate) use socket_path::{BoundSocket, adopt_for_metrics, listen_for_metrics};

@@ -7,7 +7,7 @@
 //!
 //! 0. [`command_line`]: the arguments of the programs;
 //! 1. one module for each task of a program: [`image`], [`remount`], [`resize`], [`unmount`], [`stat`], [`segments_command`], [`freeze_command`],
-//!    [`health`], [`hot_command`], [`file_command`], [`asked_work_command`], [`defrag_command`], [`metrics_command`], [`scrub_command`], [`trace_command`], [`upgrade_command`], [`mount_session`];
+//!    [`health`], [`hot_command`], [`file_command`], [`asked_work_command`], [`cache_command`], [`defrag_command`], [`metrics_command`], [`scrub_command`], [`trace_command`], [`upgrade_command`], [`mount_session`];
 //! 2. `control`: the socket between those programs and the daemon of a mount; [`metrics`], which is served beside it;
 //!    `waiting_requests`;
 //! 3. `handover`: giving a mount to another program; `health_log`: early warning; [`stat_report`]: the numbers of a volume; `recent_cleanings`; `resize_report`: changes of its size;
@@ -15,14 +15,15 @@
 //! 4. [`transport`]: carries requests between the kernel and the shell;
 //! 5. `fuse`: the shell, which turns requests into calls of the volume; [`freeze`]: the gate for requests that change it;
 //!    `request_recorder`; `monitor`: the process with the privileges that the daemon gives up;
-//! 6. `background`, `bdi`, `timed_device`, `memory_budget`, `mount`, [`mount_options`]: the background thread, the kernel's settings
-//!    for a mount, the time that writing takes, budgets that fit the memory, the kernel's tree of mounts, `-o`;
+//! 6. `background`, `bdi`, `timed_device`, `memory_budget`, `volume_cache`, `mount`, [`mount_options`]: the background thread, the kernel's settings
+//!    for a mount, the time that writing takes, budgets that fit the memory, the SSD cache, the kernel's tree of mounts, `-o`;
 //! 7. [`program`], `ready_pipe`, `volume_path`, `socket_deadline`, [`private_file`], `device_speed`, `sandbox`: the limits of the daemon, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, `kernel_release`, [`exit_error`].
 #![deny(unsafe_code)]
 
 pub mod asked_work_command;
 mod background;
 mod bdi;
+pub mod cache_command;
 pub mod command_line;
 mod control;
 pub mod defrag_command;
@@ -71,6 +72,7 @@ pub mod unmount;
 #[expect(unsafe_code, reason = "the one module that calls the system")]
 mod unsafe_calls;
 pub mod upgrade_command;
+mod volume_cache;
 mod volume_path;
 mod waiting_requests;
 

@@ -64,6 +64,11 @@ pub(crate) fn fit(
     Ok((fitted != given).then(line))
 }
 
+/// Returns the most memory for the index of an SSD cache in bytes: half as much as the default budgets take at most.
+pub(crate) fn cache_index_bytes(limit: MemoryLimit) -> u64 {
+    limit.bytes / DEFAULT_SHARE / 2
+}
+
 /// Shrinks both budgets in proportion until their sum is at most `most_bytes`.
 fn shrink(options: &mut VolumeOptions, most_bytes: u64) {
     let sum = options.write_buffer as u64 + options.cache as u64;

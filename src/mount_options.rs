@@ -9,6 +9,7 @@ pub mod remount;
 pub mod table;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::mount::MsFlags;
@@ -41,6 +42,10 @@ pub struct MountOptions {
     pub threads: Option<usize>,
     /// `true` if a volume that is smaller than its device grows when it is mounted.
     pub grow: bool,
+    /// `true` if a volume with an SSD cache is mounted without it.
+    pub no_cache: bool,
+    /// Device of the cache; `None` to look for it by its UUID.
+    pub cache_device: Option<PathBuf>,
     /// `true` if other users may enter a mount that an ordinary user makes.
     pub allow_other: bool,
     /// `true` if the daemon gives up what it does not need after the mount.
@@ -94,6 +99,8 @@ impl Default for MountOptions {
             sync: SyncPolicy::Never,
             threads: None,
             grow: false,
+            no_cache: false,
+            cache_device: None,
             allow_other: false,
             sandbox: true,
             metrics: None,
@@ -214,6 +221,7 @@ impl MountOptions {
                     || ExitError::usage(format_args!("{name}={value}: give a number, 1..64"));
                 self.threads = Some(threads.ok_or_else(wrong)?);
             }
+            "cache_dev" => self.cache_device = Some(PathBuf::from(value)),
             "metrics" => self.metrics = Some(loopback(name, value)?),
             _ => return Ok(false),
         }
@@ -277,6 +285,7 @@ impl MountOptions {
             "nowriteback" => self.writeback = false,
             "grow" => self.grow = true,
             "nogrow" => self.grow = false,
+            "nocache" => self.no_cache = true,
             "allow_other" => self.allow_other = true,
             "sandbox" => self.sandbox = true,
             "nosandbox" => self.sandbox = false,

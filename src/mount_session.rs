@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use prepared::prepare;
 pub use request::MountRequest;
+use sfs_core::read_superblock;
 use sfs_system::mountinfo;
 
 use crate::control::ControlClient;
@@ -24,7 +25,7 @@ use crate::exit_error::{self, ExitError};
 use crate::handover::taking::Beginning;
 use crate::logging;
 use crate::monitor::{Monitor, TakeOver};
-use crate::mount::{open_device, open_volume};
+use crate::mount::{OpenedDevice, explain, open_device, open_volume};
 use crate::ready_pipe::{self, Detached, ReadyPipe};
 use crate::timed_device::TimedDevice;
 use crate::unsafe_calls;
@@ -42,9 +43,14 @@ pub fn run(request: &MountRequest) -> Result<(), ExitError> {
     request.transport.check(&request.options)?;
     let dir = check_dir(&request.dir)?;
     let path = request.device.canonicalize().unwrap_or_else(|_| request.device.clone());
+    // The daemon has another working directory.
+    let request = &with_absolute_cache(request);
     if request.fake {
         let pipe = &mut ReadyPipe::foreground();
-        let opened = open_device(&path, &request.options, pipe)?;
+        let mut opened = open_device(&path, &request.options, pipe)?;
+        refuse_newer(&opened)?;
+        // A volume that is opened for writing has another epoch, and its cache would be empty.
+        opened.options.volume.read_only = true;
         let timed = Arc::new(TimedDevice::new(opened.device.clone()));
         open_volume((opened.device.clone(), timed), &path, &opened.options, pipe)?;
         if opened.is_write_protected {
@@ -79,6 +85,28 @@ fn take_over_mount(request: &MountRequest, take_over: &TakeOver) -> Result<(), E
     let beginning = Beginning::hello(take_over)?;
     let pipe = &mut ReadyPipe::foreground();
     serve(request, &request.device, &request.dir, pipe, Some(beginning))
+}
+
+/// Returns the request with an absolute path of the cache device.
+fn with_absolute_cache(request: &MountRequest) -> MountRequest {
+    let mut request = request.clone();
+    if let Some(path) = &mut request.options.cache_device {
+        *path = path.canonicalize().unwrap_or_else(|_| path.clone());
+    }
+    request
+}
+
+/// Refuses a volume with a feature that this program must know to write, unless it is mounted read-only.
+fn refuse_newer(opened: &OpenedDevice) -> Result<(), ExitError> {
+    // Another error is met again when the volume is opened, and explained there.
+    let Ok(superblock) = read_superblock(&*opened.device) else { return Ok(()) };
+    match superblock.write_incompatibility().filter(|_| !opened.options.volume.read_only) {
+        None => Ok(()),
+        Some(reason) => {
+            let error = sfs_core::Error::Incompatible(reason);
+            Err(explain(&error, opened.device.path(), &opened.device))
+        }
+    }
 }
 
 /// Returns the absolute path of the mount point, unless it is no directory or already has a FUSE mount.

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use sfs::command_line::{CtlArguments, CtlCommand, ImageCommand};
 use sfs::{
-    ExitError, asked_work_command, defrag_command, file_command, freeze_command, health,
-    hot_command, image, metrics_command, resize, scrub_command, segments_command, stat,
+    ExitError, asked_work_command, cache_command, defrag_command, file_command, freeze_command,
+    health, hot_command, image, metrics_command, resize, scrub_command, segments_command, stat,
     trace_command, upgrade_command,
 };
 #[cfg(feature = "view")]
@@ -60,6 +60,7 @@ fn main() -> ExitCode {
             let report = resize::resize(&path, size)?;
             print(&format!("{}: {report}", path.display()))
         }
+        CtlCommand::Cache(command) => print(&cache_command::run(&command)?),
         CtlCommand::Segments(arguments) => segments_command::run(&arguments),
         #[cfg(feature = "view")]
         CtlCommand::Top(arguments) => top_command::run(&arguments),

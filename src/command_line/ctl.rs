@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use sfs_system::parse_size;
 
 use crate::asked_work_command::{CleanArguments, MountArguments};
+use crate::cache_command::CacheCommand;
 #[cfg(feature = "view")]
 use crate::command_line::view::{ReportArguments, TopArguments};
 use crate::defrag_command::DefragArguments;
@@ -141,6 +142,9 @@ pub enum CtlCommand {
         #[arg(value_parser = parse_size)]
         size: Option<u64>,
     },
+    /// The SSD cache of a volume
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// Prints the state of each segment: its group, its live data and their age. Root may query every mount, other users
     /// only their own mounts
     Segments(SegmentsArguments),

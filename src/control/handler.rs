@@ -38,6 +38,7 @@ use crate::resize_report::{self, ResizeReport};
 use crate::sandbox::Limits;
 use crate::stat_report::{LatencyReport, ReadsReport, SandboxReport, VolumeReport};
 use crate::transport::ActiveTransport;
+use crate::volume_cache::VolumeCache;
 
 /// State of a mount that requests need.
 pub(crate) struct ControlHandler {
@@ -52,6 +53,8 @@ pub(crate) struct ControlHandler {
     /// The last cleaning rounds.
     pub(crate) cleanings: Arc<RecentCleanings>,
     pub(crate) bdi: Arc<BackingDevice>,
+    /// The SSD cache, if the volume is mounted with one.
+    pub(crate) cache: Option<Arc<VolumeCache>>,
     /// Totals of earlier mounts.
     pub(crate) before: LifetimeTotals,
     pub(crate) options: MountOptions,
@@ -106,6 +109,7 @@ impl HandleRequest for ControlHandler {
             ControlRequest::Scrub(request) => {
                 self.scrub(request).map(|report| ControlReply::Scrub(Box::new(report)))
             }
+            ControlRequest::Cache(request) => self.cache(request),
         };
         outcome.unwrap_or_else(ControlReply::from)
     }

@@ -14,6 +14,7 @@ use crate::inspect::position::TreePosition;
 use crate::inspect::scrub_report::ScrubReport;
 use crate::resize_report::ResizeReport;
 use crate::stat_report::{SegmentsMessage, VolumeReport};
+use crate::volume_cache::CacheReport;
 
 /// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +89,20 @@ pub(crate) enum ControlRequest {
         /// Longest pause of requests in seconds, if the handover fails.
         pause_max_secs: u64,
     },
+    /// A request about the SSD cache of the mount.
+    Cache(CacheRequest),
+}
+
+/// Request about the SSD cache of a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CacheRequest {
+    /// Asks for the figures.
+    Stat,
+    /// Asks to write what was read to the cache device.
+    Flush,
+    /// Asks to make the volume one without a cache, whether the mount has it open or not.
+    Detach,
 }
 
 /// Request about the scrub of a volume.
@@ -152,6 +167,10 @@ pub(crate) enum ControlReply {
     Scrub(Box<ScrubReport>),
     /// Reply to [`ControlRequest::Upgrade`].
     Upgraded(UpgradeReport),
+    /// Reply to [`ControlRequest::Cache`].
+    Cache(Box<CacheReport>),
+    /// Reply to [`CacheRequest::Detach`].
+    CacheDetached,
     /// Second reply to [`ControlRequest::Watch`]: everything is on the device.
     Written,
     /// Second reply to [`ControlRequest::Watch`]: this many bytes of the kernel's cache did not

@@ -146,6 +146,8 @@ impl Giver {
         } else if self.pauser.is_none() {
             "its requests come through io_uring or fuser, and these cannot go to another program; mount it with \
              --transport dev for upgrades, or unmount it and mount it again"
+        } else if self.volume.superblock().features.has_cache() {
+            "has a cache on an SSD, which another program cannot take over; unmount it and mount it again"
         } else if self.freezer.is_frozen() {
             "is frozen; thaw it first"
         } else if self.scrubber.is_running() {

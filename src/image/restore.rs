@@ -71,12 +71,23 @@ pub(super) fn restore(
     let blocks = reader.blocks();
     superblock(header, held.get(&SUPERBLOCK_ADDRESS)).map_err(after)?;
     device.flush().map_err(|error| after(error.into()))?;
+    held.values_mut().for_each(leave_cache);
     // The backup has the highest address, the first copy the lowest.
     for (at, block) in held.iter().rev() {
         write(device, *at, std::slice::from_ref(block)).map_err(after)?;
         device.flush().map_err(|error| after(error.into()))?;
     }
     Ok(Copied { blocks, volume_blocks: header.block_count })
+}
+
+/// Makes a superblock one whose content no cache has: the cache may be from another time than the image.
+fn leave_cache(block: &mut Block) {
+    if let Ok(mut superblock) = Superblock::decode(&block.0, SUPERBLOCK_ADDRESS)
+        && superblock.features.has_cache()
+    {
+        superblock.epoch = [0; 16];
+        block.0 = superblock.encode();
+    }
 }
 
 /// Erases the superblocks of the device, and everything on it that a mount could take for a part of the volume: a later

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use sfs_core::format::{CorruptionKind, LOCATOR_ADDRESS, Structure};
 use sfs_core::{Error, Volume};
-use sfs_device::{Access, FileDevice, OpenError, OpenErrorKind};
+use sfs_device::{Access, Device, FileDevice, OpenError, OpenErrorKind};
 use sfs_mkfs::signatures;
 
 use super::holder;
@@ -18,7 +18,6 @@ use crate::file_clock;
 use crate::mount::open_progress::OpenProgressText;
 use crate::mount_options::MountOptions;
 use crate::ready_pipe::ReadyPipe;
-use crate::timed_device::TimedDevice;
 
 /// Device that is open, and the options that it can be mounted with.
 pub(crate) struct OpenedDevice {
@@ -55,9 +54,9 @@ pub(crate) fn open_device(
     Ok(OpenedDevice { device: Arc::new(device), options, is_write_protected })
 }
 
-/// Opens the volume on `device`, which it uses as `timed`. Steps that take long are reported through `pipe`.
+/// Opens the volume on `device`, which it uses as `used`. Steps that take long are reported through `pipe`.
 pub(crate) fn open_volume(
-    (device, timed): (Arc<FileDevice>, Arc<TimedDevice>),
+    (device, used): (Arc<FileDevice>, Arc<dyn Device>),
     path: &Path,
     options: &MountOptions,
     pipe: &mut ReadyPipe,
@@ -69,7 +68,7 @@ pub(crate) fn open_volume(
         }
     };
     let (options, now) = (options.volume.clone(), file_clock::now());
-    let opened = Volume::open_with_progress(timed, options, now, &mut report);
+    let opened = Volume::open_with_progress(used, options, now, &mut report);
     pipe.end_progress();
     match opened {
         Ok(volume) => Ok(Arc::new(volume)),
@@ -77,14 +76,14 @@ pub(crate) fn open_volume(
     }
 }
 
-/// Opens the volume on `device`, to which nothing is written before [`Volume::begin_writing`].
+/// Opens the volume on `device`, which it uses as `used`, to which nothing is written before [`Volume::begin_writing`].
 pub(crate) fn open_to_write_later(
-    (device, timed): (Arc<FileDevice>, Arc<TimedDevice>),
+    (device, used): (Arc<FileDevice>, Arc<dyn Device>),
     path: &Path,
     options: &MountOptions,
 ) -> Result<Arc<Volume>, ExitError> {
     let (options, now) = (options.volume.clone(), file_clock::now());
-    let opened = Volume::open_to_write_later(timed, options, now, &mut |_| {});
+    let opened = Volume::open_to_write_later(used, options, now, &mut |_| {});
     opened.map(Arc::new).map_err(|error| explain(&error, path, &device))
 }
 

@@ -79,6 +79,11 @@ pub const TABLE: &[MountOption] = &[
         "memory for metadata and read-ahead; below 16M the kernel alone reads ahead",
         "128M, less where memory is short",
     ),
+    own(
+        &["cache_dev=PATH", "nocache"],
+        "SSD that is the cache of this hard drive, or mount without it",
+        "the device with the cache's UUID",
+    ),
     own(&["commit=SECONDS"], "longest time that written data waits", "5"),
     own(
         &["checkpoint=SECONDS"],

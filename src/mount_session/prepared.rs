@@ -44,15 +44,23 @@ use crate::resize_report::{self, ResizeReport};
 use crate::sandbox::Limits;
 use crate::timed_device::TimedDevice;
 use crate::transport::{Serving, TransportChoice};
+use crate::volume_cache::{self, BegunCache, VolumeCache};
 
 /// Number of threads that make several requests to the device at the same time: those that serve reads, and two that read ahead.
 const READ_RINGS: usize = 6;
 
 /// Makes the device's rings, before the sandbox and after the monitor was forked, which inherits none. Returns the speed of
 /// reading. The kernel gives a thread that reads by a ring threads of its own, without limits: they end with the thread here.
-fn measure_with_rings(device: &FileDevice, volume: &Volume) -> Option<DeviceSpeed> {
+fn measure_with_rings(
+    device: &FileDevice,
+    cache: Option<&VolumeCache>,
+    volume: &Volume,
+) -> Option<DeviceSpeed> {
     let measure = || {
         device.make_read_rings(READ_RINGS);
+        if let Some(cache) = cache {
+            cache.make_read_rings(READ_RINGS);
+        }
         device_speed::measure(device, &volume.superblock().layout)
     };
     std::thread::scope(|scope| {
@@ -97,6 +105,12 @@ pub(super) struct Prepared {
     pub(super) sockets: Sockets,
     pub(super) limits: Option<Limits>,
     pub(super) signals: Signals,
+    /// SSD cache of the volume.
+    pub(super) cache: Option<Arc<VolumeCache>>,
+    /// Reason why the volume's cache is not used, for the user.
+    pub(super) no_cache: Option<String>,
+    /// Use of the cache, which ends after the volume was closed.
+    pub(super) begun: Option<BegunCache>,
 }
 
 /// Parts of the shell that others use as well.
@@ -122,23 +136,37 @@ pub(super) fn prepare(
         None => open_device(path, &request.options, pipe)?,
     };
     let OpenedDevice { device, mut options, is_write_protected } = opened;
-    let too_large = memory_budget::fit(&mut options.volume, MemoryLimit::of_this_process())?;
+    let limit = MemoryLimit::of_this_process();
+    let too_large = memory_budget::fit(&mut options.volume, limit)?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
     options.volume.has_log_thread = true;
     options.volume.commits_soon = !hears_of_syncs(is_block_device, request.transport);
     let timed = Arc::new(TimedDevice::new(device.clone()));
-    let both = (device.clone(), timed.clone());
-    let volume = match taken {
-        Some(taken) => open_taken(both, path, &options, taken)?,
-        None => open_volume(both, path, &options, pipe)?,
+    options.volume.epoch = volume_cache::random_epoch();
+    let (volume, cache, no_cache) = match taken {
+        // A volume with a cache is not handed over.
+        Some(taken) => {
+            let both = (device.clone(), timed.clone());
+            (open_taken(both, path, &options, taken)?, None, None)
+        }
+        None => {
+            let volume_cache::Opened { cache, warning } =
+                volume_cache::open(&device, &options, memory_budget::cache_index_bytes(limit));
+            let used = match &cache {
+                Some(cache) => cache.before(timed.clone()),
+                None => timed.clone(),
+            };
+            (open_volume((device.clone(), used), path, &options, pipe)?, cache, warning)
+        }
     };
     let before = volume.lifetime_before();
     let name = path.display().to_string();
+    let begun = cache.as_ref().map(|cache| cache.begin(options.volume.epoch, &name, &volume));
     let grown = if taken.is_none() { grow(&volume, &options) } else { None };
     let waker = Arc::new(Waker::default());
     let read_speed = match taken {
         Some(taken) => make_rings(&device, taken.read_speed()),
-        None => measure_with_rings(&device, &volume),
+        None => measure_with_rings(&device, cache.as_deref(), &volume),
     };
     volume.set_read_gap(read_speed.map_or(0, DeviceSpeed::gap_blocks));
     let turn_bytes = read_speed.map_or(usize::MAX, DeviceSpeed::turn_bytes);
@@ -227,6 +255,9 @@ pub(super) fn prepare(
         sockets,
         limits,
         signals,
+        cache,
+        no_cache,
+        begun,
     })
 }
 

@@ -60,6 +60,12 @@ impl Prepared {
         let background =
             Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone(), look);
         let background = background.map_err(no_thread)?;
+        if let Some(cache) = &self.cache {
+            cache.start().map_err(no_thread)?;
+        }
+        if let Some(warning) = &self.no_cache {
+            tracing::warn!("{warning}");
+        }
         let is_over = Arc::new(Mutex::new(false));
         let is_ending = Arc::new(AtomicBool::new(false));
         let scrubber = Arc::new(Scrubber::new(volume.clone(), name.clone()));
@@ -98,6 +104,7 @@ impl Prepared {
             reads: self.reads,
             cleanings,
             bdi: bdi.clone(),
+            cache: self.cache,
             before: self.before,
             options: self.options,
             is_write_protected: self.is_write_protected,
@@ -133,7 +140,8 @@ impl Prepared {
         let answered = answered.inspect(|()| {
             bdi.configure(volume.certain_space().available_bytes());
             let warning = || format!("WARNING: {name} is write-protected, mounted read-only");
-            let warnings = self.is_write_protected.then(warning).into_iter().chain(self.too_large);
+            let warnings = self.is_write_protected.then(warning).into_iter();
+            let warnings = warnings.chain(self.too_large).chain(self.no_cache);
             pipe.report_ready(&warnings.collect::<Vec<_>>());
         });
         match (&answered, self.unannounced) {
@@ -150,6 +158,9 @@ impl Prepared {
         *is_over.lock() = true;
         freezer.thaw(ThawReason::Unmount);
         let closed = close(&volume, &name);
+        if let Some(begun) = self.begun {
+            begun.end();
+        }
         // Finding the names of files with lost data may read the whole tree, so it comes after all data has been written.
         let lost = lost_writeback.report(&volume, dir);
         if !lost.unreported.is_empty() {

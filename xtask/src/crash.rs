@@ -43,6 +43,15 @@ pub(crate) fn mutants(workspace: &Workspace) -> Result<StepOutcome> {
     cargo::test(cargo(workspace).args(build).args(["--test", "mutants"]))
 }
 
+/// Checks crash states of a disk with an SSD cache, and asserts that each deliberate bug of the cache is found. `long` checks a hundred
+/// thousand.
+pub(crate) fn two_devices(workspace: &Workspace, long: bool) -> Result<StepOutcome> {
+    let build = ["test", "--profile", "sim", "--package", "sfs-sim", "--features", "mutants"];
+    let tests = ["--test", "two_devices", "--test", "two_device_mutants"];
+    let filter = if long { "--include-ignored" } else { "--quiet" };
+    cargo::test(cargo(workspace).args(build).args(tests).args(["--", filter]))
+}
+
 /// Runs the protocol of object volumes in every order of its requests, and asserts that each deliberate bug is found. `long` adds
 /// the large scopes.
 pub(crate) fn object_orders(workspace: &Workspace, long: bool) -> Result<StepOutcome> {

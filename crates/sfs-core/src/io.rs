@@ -5,6 +5,7 @@
 //! of a block, and does not depend on the locks that a caller holds.
 
 mod chunk;
+mod copies;
 mod in_flight;
 mod in_place;
 mod pieces;

@@ -37,7 +37,7 @@ pub use clean::{Cleaned, CleaningObserver, Trim};
 pub use error::{Error, Result};
 pub use lock_rank::{DurationHistogram, LockTimes, lock_times};
 pub use log::WholeSyncTicket;
-pub use recovery::{Basis, Moved, Rebuild, make, root_directory};
+pub use recovery::{Basis, Moved, Rebuild, make, read_superblock, root_directory};
 pub use volume::{
     AheadRead, COPY_PIECE_LEN_MAX, ContentAhead, FileReferences, ResizeError, Resized, Scrub,
     Volume,

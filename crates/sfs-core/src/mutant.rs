@@ -56,6 +56,10 @@ pub enum Mutant {
     FreedReused,
     /// New blocks are not flushed before the delta that maps them.
     PlacedUnflushed,
+    /// The epoch of a mount is written after its first checkpoint. Only the tests of two devices find it.
+    EpochLate,
+    /// A mount leaves the epoch of the superblock. Only the tests of two devices find it.
+    EpochKept,
     /// The backup of the superblock is written before the first copy is flushed.
     SuperblocksAtOnce,
     /// A changed superblock has the generation of the one before.

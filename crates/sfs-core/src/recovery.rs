@@ -17,5 +17,6 @@ pub(crate) use components::{Components, policies};
 pub use make::{make, root_directory};
 #[cfg(test)]
 pub(crate) use open::read_checkpoints;
+pub use open::read_superblock;
 pub(crate) use open::{Recovery, open, open_to_write_later};
 pub use rebuild::{Basis, Moved, Rebuild};

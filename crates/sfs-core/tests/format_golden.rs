@@ -171,10 +171,15 @@ fn superblock() {
     assert_eq!(bytes[232..], [0; BLOCK_SIZE - 232]);
     assert_eq!(Superblock::decode(&bytes, 4), Ok(superblock.clone()));
 
+    let cached = Superblock { cache_uuid: [0xc0; 16], epoch: [0xe0; 16], ..superblock.clone() };
+    let bytes = cached.encode();
+    assert_eq!((&bytes[232..248], &bytes[248..264]), (&[0xc0; 16][..], &[0xe0; 16][..]));
+    assert_eq!(Superblock::decode(&bytes, 4), Ok(cached));
+
     // Bytes of a newer program after the known fields are preserved.
     let newer = Superblock { unknown: vec![0, 9, 8], ..superblock };
     let bytes = newer.encode();
-    assert_eq!(bytes[232..236], [0, 9, 8, 0]);
+    assert_eq!(bytes[264..268], [0, 9, 8, 0]);
     assert_eq!(Superblock::decode(&bytes, 4), Ok(newer.clone()));
     assert_eq!(newer.next_generation().expect("a next one").unknown, newer.unknown);
 }

@@ -1,6 +1,7 @@
 //! The contract that every block device fulfils.
 
 use crate::block::Block;
+use crate::copies::Copies;
 use crate::error::DeviceError;
 use crate::geometry::Geometry;
 
@@ -44,6 +45,11 @@ pub trait Device: Send + Sync {
     ///
     /// A device that cannot discard does nothing.
     fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError>;
+
+    /// Returns the keeper of copies of the medium's blocks, if there is one.
+    fn copies(&self) -> Option<&dyn Copies> {
+        None
+    }
 }
 
 /// Adjacent blocks of the medium, which one request reads into parts of memory.

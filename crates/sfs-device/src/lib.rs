@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 mod block;
+mod copies;
 mod device;
 mod error;
 mod fault_rules;
@@ -28,6 +29,7 @@ mod sys;
 mod transfer;
 
 pub use block::{BLOCK_SIZE, Block};
+pub use copies::{Copies, Moment, WantedBlock};
 pub use device::{Device, ReadPart, ReadRun, Stream};
 pub use error::{DeviceError, Operation};
 pub use fault_rules::{FaultKind, FaultRule, FaultRules, Operations, RequestFaults};

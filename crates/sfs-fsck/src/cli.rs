@@ -1,6 +1,7 @@
 //! The program `sfs-fsck`: arguments, output for people and as JSON, exit codes.
 
 pub(crate) mod arguments;
+pub(crate) mod cache;
 pub(crate) mod dump;
 pub(crate) mod dump_item;
 pub(crate) mod dump_text;

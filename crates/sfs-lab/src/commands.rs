@@ -22,8 +22,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::experiments::{
-    atc09, evidence, fast09, fast09_schemes, hard_drive, kernel_filesystems, policy_table,
-    postmark, sfs, sfs_flash, sync_remainder,
+    atc09, evidence, fast09, fast09_schemes, hard_drive, kernel_filesystems, n_hybrid,
+    policy_table, postmark, sfs, sfs_flash, sync_remainder,
 };
 
 #[derive(Parser)]
@@ -81,6 +81,8 @@ enum LabCommand {
 enum Paper {
     /// The model of a hard drive against its data sheet.
     HardDrive(hard_drive::Arguments),
+    /// Developing NAND Flash-Memory SSD-Based File System Design (N-hybrid): an SSD as a cache before a hard drive.
+    NHybrid(n_hybrid::Arguments),
     /// SFS: Random Write Considered Harmful in Solid State Drives (FAST 2012).
     Sfs(sfs::Arguments),
     /// The same paper's section 4.4: the kernel's filesystems and SFS on one model of flash.
@@ -129,6 +131,7 @@ impl Paper {
     fn run(&self) -> Result<()> {
         match self {
             Paper::HardDrive(arguments) => hard_drive::run(arguments),
+            Paper::NHybrid(arguments) => n_hybrid::run(arguments),
             Paper::Sfs(arguments) => sfs::run(arguments),
             Paper::SfsFlash(arguments) => sfs_flash::run(arguments),
             Paper::Fast09(arguments) => fast09::run(arguments),

@@ -13,6 +13,7 @@ pub(crate) mod hard_drive;
 mod informed_cleaning;
 mod installed;
 pub(crate) mod kernel_filesystems;
+pub(crate) mod n_hybrid;
 pub(crate) mod policy_table;
 pub(crate) mod postmark;
 pub(crate) mod sfs;

@@ -127,6 +127,21 @@ pub enum MkfsError {
     /// `--seed` with a data layout whose protection from other users depends on a secret key.
     #[error("{}: --seed needs --layout log: data in place is safe from other users by a secret key", .0.display())]
     SeedInPlace(PathBuf),
+    /// A cache before a volume whose data is overwritten in place.
+    #[error("{}: --cache needs --layout log: where data is overwritten in place, nothing on the disk tells which copy is newer", .0.display())]
+    CacheInPlace(PathBuf),
+    /// The cache would be on the disk itself.
+    #[error("{}: is the disk itself; give another device to --cache", .0.display())]
+    CacheIsDisk(PathBuf),
+    /// The cache could not be made; the volume was.
+    #[error("{}: {error}; the volume was made, and mounts without its cache", .device.display())]
+    Cache {
+        /// Path of the cache device.
+        device: PathBuf,
+        /// Reason.
+        #[source]
+        error: sfs_cache::CacheError,
+    },
     /// The environment variable has no number of seconds.
     #[error("SOURCE_DATE_EPOCH={0}: not a number of seconds since 1970")]
     SourceDate(String),

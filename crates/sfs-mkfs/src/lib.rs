@@ -8,6 +8,7 @@
 //! [`measure`] finds the erase block size of a device, and [`probe`] finds fake capacity.
 #![forbid(unsafe_code)]
 
+mod cache;
 mod detect;
 mod error;
 mod fill;
@@ -22,6 +23,7 @@ mod probe;
 pub mod signatures;
 mod wipe;
 
+pub use cache::{CacheDevice, MadeCache, SectionSize};
 pub use error::MkfsError;
 pub use fill::{FillError, FillReason, Filled};
 pub use in_use::{refuse_in_use, refuse_in_use_by_loop};

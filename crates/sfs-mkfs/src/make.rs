@@ -22,7 +22,8 @@ use crate::measure::Measurement;
 use crate::plan::VolumePlan;
 use crate::signatures::{Ends, detect};
 use crate::{
-    Filled, Human, MkfsError, MkfsOptions, Verdict, detect, fill, fit, identity, probe, wipe,
+    Filled, Human, MadeCache, MkfsError, MkfsOptions, Verdict, cache, detect, fill, fit, identity,
+    probe, wipe,
 };
 
 /// A volume that was made, or that would be made without `--dry-run`.
@@ -32,6 +33,9 @@ pub struct Made {
     pub device: String,
     /// UUID of the volume.
     pub uuid: String,
+    /// UUID of the cache in the superblock.
+    #[serde(skip)]
+    cache_uuid: String,
     /// Label of the volume.
     pub label: String,
     /// Size of a segment, in bytes.
@@ -45,6 +49,9 @@ pub struct Made {
     pub capacity: u64,
     /// `true` if nothing was written.
     pub dry_run: bool,
+    /// Cache of the volume, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<MadeCache>,
     /// Number of files that the volume was filled with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
@@ -65,12 +72,14 @@ impl Made {
         Self {
             device: path.display().to_string(),
             uuid: Uuid::from_bytes(plan.superblock.uuid).to_string(),
+            cache_uuid: Uuid::from_bytes(plan.superblock.cache_uuid).to_string(),
             label: plan.superblock.label.as_str().to_owned(),
             segment_size: plan.segment_size(),
             segment_count,
             data_layout: plan.superblock.data_layout.name(),
             capacity: plan.segment_size() * u64::from(segment_count),
             dry_run,
+            cache: None,
             files: None,
             left_out: Vec::new(),
             measured: None,
@@ -103,6 +112,14 @@ impl fmt::Display for Made {
             writeln!(f, "  layout    {}", self.data_layout)?;
         }
         write!(f, "  capacity  {}", Human(self.capacity))?;
+        if let Some(cache) = &self.cache {
+            let (size, memory) = (Human(cache.capacity), Human(cache.index_memory));
+            write!(f, "\n  cache     {size} on {}, with up to {memory} of memory", cache.device)?;
+            if cache.cached_max < cache.capacity {
+                let most = Human(cache.cached_max);
+                write!(f, " for {most}: larger extents cache more")?;
+            }
+        }
         if let Some(files) = self.files {
             write!(f, "\n  files     {files}")?;
         }
@@ -124,6 +141,20 @@ pub fn make_with(
     if options.seed.is_some() && options.data_layout != DataLayout::Log {
         return Err(MkfsError::SeedInPlace(options.device.clone()));
     }
+    let cache = cache::open(options)?;
+    let made = make_volume(options, progress)?;
+    let Some(device) = cache else { return Ok(made) };
+    let uuid = |text: &str| Uuid::parse_str(text).map(Uuid::into_bytes).unwrap_or_default();
+    let uuids = (uuid(&made.uuid), uuid(&made.cache_uuid));
+    let cache = device.make(uuids)?;
+    Ok(Made { cache: Some(cache), ..made })
+}
+
+/// Makes the volume alone.
+fn make_volume(
+    options: &MkfsOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Made, MkfsError> {
     let exists = fs::symlink_metadata(&options.device).is_ok();
     match (options.size, exists) {
         (_, true) if options.fit => Err(MkfsError::FitExists(options.device.clone())),
@@ -272,6 +303,9 @@ fn plan(
         .map_err(|error| MkfsError::Layout { device: options.device.clone(), error })?;
     if options.seed.is_some() {
         plan.superblock.features.compatible |= Features::HASH_KEY_FROM_SEED;
+    }
+    if options.cache.is_some() {
+        plan.superblock.set_cache(Some(Uuid::new_v4().into_bytes()));
     }
     Ok(plan)
 }

@@ -6,9 +6,12 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use sfs_cache::PolicyName;
 use sfs_core::format::{DataLayout, Label};
 use sfs_system::parse_size;
 use uuid::Uuid;
+
+use crate::SectionSize;
 
 /// Makes an SFS volume on a block device or in an image file.
 #[derive(Clone, Debug, Parser)]
@@ -83,6 +86,21 @@ pub struct MkfsOptions {
     /// written at least twice
     #[arg(long, requires = "from")]
     pub fit: bool,
+
+    /// Use this SSD as a cache before the device, a hard drive: what is read often is read at the speed of the SSD, every write
+    /// goes to the hard drive, and the SSD may die at any time without a loss. Only with --layout log
+    #[arg(long, value_name = "SSD", conflicts_with_all = ["seed", "dry_run"])]
+    pub cache: Option<PathBuf>,
+
+    /// Section of the cache, as size and extent: 8G:16K; rest:EXTENT takes what is left. A range of a file goes to the section
+    /// that takes the fewest extents for it. May be given several times [default: one section, with extents of 16K up to 16 GiB
+    /// and of up to 256K on a larger SSD]
+    #[arg(long = "section", value_name = "SIZE:EXTENT", requires = "cache")]
+    pub sections: Vec<SectionSize>,
+
+    /// Which extents leave the cache when it is full: s3-fifo, multilevel (the one of the N-hybrid paper), lru, arc
+    #[arg(long, value_name = "POLICY", requires = "cache", default_value = "s3-fifo", hide_possible_values = true, value_parser = PossibleValuesParser::new(PolicyName::ALL.map(PolicyName::name)).map(|name| PolicyName::by_name(&name).expect("clap has checked the name")))]
+    pub cache_policy: PolicyName,
 
     /// Print one JSON object
     #[arg(long)]

@@ -21,20 +21,26 @@ const DISCARD_BLOCKS: u64 = 1 << 18;
 
 /// Zeroes the ranges of old signatures, and the superblocks and checkpoint slots of the new volume.
 pub(crate) fn wipe(device: &dyn Device, layout: &Layout) -> Result<(), DeviceError> {
-    let block_size = BLOCK_SIZE as u64;
     // The superblocks go first, so that an interrupted run leaves no volume that can be mounted.
     let last = device.geometry().block_count - 1;
     for superblock in [LOCATOR_ADDRESS, SUPERBLOCK_ADDRESS, last, layout.backup] {
         zero(device, superblock..superblock + 1)?;
     }
     device.flush()?;
-    for range in signatures::ranges(device.geometry().block_count * block_size) {
-        zero(device, range.start / block_size..range.end / block_size)?;
-    }
+    wipe_signatures(device)?;
     for slot in layout.slots {
         zero(device, slot..slot + CHECKPOINT_SLOT_BLOCKS)?;
     }
     device.flush()
+}
+
+/// Zeroes the ranges where signatures can be, without a flush.
+pub(crate) fn wipe_signatures(device: &dyn Device) -> Result<(), DeviceError> {
+    let block_size = BLOCK_SIZE as u64;
+    for range in signatures::ranges(device.geometry().block_count * block_size) {
+        zero(device, range.start / block_size..range.end / block_size)?;
+    }
+    Ok(())
 }
 
 /// Discards all blocks, and wipes again, since the content of a discarded block is undefined.

@@ -359,3 +359,21 @@ fn a_full_output_is_an_error_and_a_closed_output_is_not() {
     assert_eq!(code(&run(writer.into(), Stdio::piped(), &path)), 0);
     assert_eq!(code(&run(Stdio::null(), full(), Path::new("/nowhere"))), 1);
 }
+
+#[test]
+fn sections_that_do_not_fit_are_refused_before_either_device_is_written() {
+    let directory = directory();
+    let disk = image(&directory, 64 * MIB, 5 * MIB, b"content of the disk");
+    let ssd = directory.path().join("ssd");
+    fs::write(&ssd, vec![7; 32 << 20]).expect("room");
+    let before = [&disk, &ssd].map(|path| fs::read(path).expect("an image"));
+    let cache = ssd.to_str().expect("UTF-8");
+    let output = mkfs(&["--cache", cache, "--section", "1G:16K"], &disk);
+    assert!(stderr(&output).contains("too small for a cache"), "{}", stderr(&output));
+    assert_eq!(code(&output), 1);
+    let after = [&disk, &ssd].map(|path| fs::read(path).expect("an image"));
+    assert!(before == after, "a device was written");
+    let output = mkfs(&["--cache", cache, "--section", "rest:16K"], &disk);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains("of memory"), "{}", stdout(&output));
+}

@@ -20,5 +20,6 @@ pub mod recorded_run;
 pub mod scenario;
 pub mod shrink;
 pub mod silent_faults;
+pub mod two_devices;
 pub mod version_1;
 pub mod wear_floor;

@@ -121,6 +121,7 @@ pub(super) const CRATES: [Layered; 6] = [
                 "mount",
                 "mount_options",
                 "timed_device",
+                "volume_cache",
                 "waiting_requests",
             ],
             &["freeze", "monitor", "request_recorder"],
@@ -132,6 +133,7 @@ pub(super) const CRATES: [Layered; 6] = [
             &["metrics"],
             &[
                 "asked_work_command",
+                "cache_command",
                 "defrag_command",
                 "file_command",
                 "freeze_command",

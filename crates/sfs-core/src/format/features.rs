@@ -31,6 +31,9 @@ impl Features {
     /// Bit of [`Features::read_only_compatible`] of a volume that may have reservations. A program without the feature
     /// would give the reserved space away.
     pub const PREALLOCATION: u64 = 4;
+    /// Bit of [`Features::read_only_compatible`] of a volume on a disk with an SSD cache. A program without the feature would
+    /// write without a new epoch, and the cache would return what the disk had before.
+    pub const CACHE: u64 = 8;
     /// Compatible feature of a volume whose UUID and key of the hash of names come from a seed that others may know:
     /// names can be chosen whose hashes collide.
     pub const HASH_KEY_FROM_SEED: u64 = 1;
@@ -40,7 +43,7 @@ impl Features {
 
     /// Bits of [`Features::read_only_compatible`] that this program knows.
     pub const READ_ONLY_COMPATIBLE_KNOWN: u64 =
-        Self::ACCESS_LISTS | Self::INODE_FLAGS | Self::PREALLOCATION;
+        Self::ACCESS_LISTS | Self::INODE_FLAGS | Self::PREALLOCATION | Self::CACHE;
 
     /// Bits of [`Features::incompatible`] that this program knows.
     pub const INCOMPATIBLE_KNOWN: u64 = Self::IN_PLACE;
@@ -56,6 +59,11 @@ impl Features {
     /// Returns whether the key of the hash of names comes from a seed.
     pub fn has_key_from_seed(&self) -> bool {
         self.compatible & Self::HASH_KEY_FROM_SEED != 0
+    }
+
+    /// Returns whether the volume has a cache on another device.
+    pub fn has_cache(&self) -> bool {
+        self.read_only_compatible & Self::CACHE != 0
     }
 
     /// Returns whether the volume may contain structures of a newer program.

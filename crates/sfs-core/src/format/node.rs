@@ -28,6 +28,14 @@ impl NodePointer {
     /// Length of an encoded pointer in bytes.
     pub const LEN: usize = 12;
 
+    /// Returns the first bytes of the node, which its checksum leaves out.
+    pub fn head(self) -> [u8; UNSUMMED] {
+        let mut head = [0; UNSUMMED];
+        head[..4].copy_from_slice(&MAGIC);
+        head[4..].copy_from_slice(&self.checksum.to_le_bytes());
+        head
+    }
+
     /// Returns the on-device form.
     pub fn encode(self) -> [u8; Self::LEN] {
         let raw = RawPointer { address: self.address.into(), checksum: self.checksum.into() };

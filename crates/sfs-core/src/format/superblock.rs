@@ -75,6 +75,11 @@ pub struct Superblock {
     pub tick_shift: u32,
     /// The error that ended writing, until `sfs-fsck` has cleared it.
     pub failure: Option<Failure>,
+    /// Identity of the cache of the volume; zeros without one.
+    pub cache_uuid: [u8; 16],
+    /// Random number of the last program that has begun to write to a volume with a cache; zeros if no cache has the content of the
+    /// volume.
+    pub epoch: [u8; 16],
     /// Bytes of a newer program after the known fields, without trailing zeros.
     pub unknown: Vec<u8>,
 }
@@ -106,9 +111,11 @@ struct RawSuperblock {
     failure_kind: U32,
     failure_at: U64,
     failure_secs: I64,
+    cache_uuid: [u8; 16],
+    epoch: [u8; 16],
 }
 
-const RAW_LEN: usize = 232;
+const RAW_LEN: usize = 264;
 const _: () = assert!(size_of::<RawSuperblock>() == RAW_LEN);
 
 /// The checksum covers everything after itself.
@@ -136,7 +143,19 @@ impl Superblock {
             created: Timestamp::default(),
             tick_shift: tick_shift_of(&layout),
             failure: None,
+            cache_uuid: [0; 16],
+            epoch: [0; 16],
             unknown: Vec::new(),
+        }
+    }
+
+    /// Makes the volume one with the cache `uuid`, or with `None` one without a cache.
+    pub fn set_cache(&mut self, uuid: Option<[u8; 16]>) {
+        self.epoch = [0; 16];
+        self.cache_uuid = uuid.unwrap_or_default();
+        match uuid {
+            Some(_) => self.features.read_only_compatible |= Features::CACHE,
+            None => self.features.read_only_compatible &= !Features::CACHE,
         }
     }
 
@@ -202,6 +221,8 @@ impl Superblock {
             failure_kind: failure_kind.into(),
             failure_at: failure_at.into(),
             failure_secs: failure_secs.into(),
+            cache_uuid: self.cache_uuid,
+            epoch: self.epoch,
         };
         let mut bytes = [0; BLOCK_SIZE];
         bytes[..RAW_LEN].copy_from_slice(raw.as_bytes());
@@ -289,6 +310,8 @@ impl RawSuperblock {
             created: Timestamp { secs: self.created_secs.get(), nanos: self.created_nanos.get() },
             tick_shift: tick_shift_of(&layout),
             failure: None,
+            cache_uuid: [0; 16],
+            epoch: [0; 16],
             unknown: Vec::new(),
             layout,
         };
@@ -314,6 +337,8 @@ impl RawSuperblock {
             features,
             tick_shift: self.tick_shift.get(),
             failure,
+            cache_uuid: self.cache_uuid,
+            epoch: self.epoch,
             unknown: rest[..rest.len() - trailing_zeros(rest)].to_vec(),
             ..first
         })

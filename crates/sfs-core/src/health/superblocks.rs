@@ -89,6 +89,20 @@ impl SuperblockCopies {
         &self.current
     }
 
+    /// Brings both copies up to date, and to the format version of this program. A volume with a cache gets `epoch`: from now on
+    /// no cache of an earlier epoch has the content of the volume.
+    pub(crate) fn settle_for_writing(
+        &mut self,
+        device: &dyn Device,
+        epoch: [u8; 16],
+    ) -> Result<()> {
+        let is_due = self.current.features.has_cache() && self.current.epoch != epoch;
+        if is_due && !mutated(Mutant::EpochKept) {
+            return self.change(device, |superblock| superblock.epoch = epoch);
+        }
+        self.settle(device)
+    }
+
     /// Brings both copies up to date, and to the format version of this program.
     pub(crate) fn settle(&mut self, device: &dyn Device) -> Result<()> {
         if self.current.version < FORMAT_VERSION {
@@ -214,9 +228,27 @@ impl SuperblockStore {
         Self { device, health, copies: Mutex::new(copies) }
     }
 
-    /// Brings both copies up to date, and to the format version of this program.
-    pub(crate) fn settle(&self) -> Result<()> {
-        self.copies.lock().settle(&*self.device)
+    /// Does [`SuperblockCopies::settle_for_writing`].
+    pub(crate) fn settle_for_writing(&self, epoch: [u8; 16]) -> Result<()> {
+        self.copies.lock().settle_for_writing(&*self.device, epoch)
+    }
+
+    /// Gives a volume with a cache, to which nothing more is written, the epoch that its cache will have, durably.
+    pub(crate) fn end_epoch(&self, epoch: [u8; 16]) -> Result<()> {
+        let has_cache = self.copies.lock().current().features.has_cache();
+        if has_cache { self.change(|superblock| superblock.epoch = epoch) } else { Ok(()) }
+    }
+
+    /// Makes the volume one with the cache `uuid`, or with `None` one without a cache, durably.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SuperblockStore::set_label`].
+    pub(crate) fn set_cache(&self, uuid: Option<[u8; 16]>, epoch: [u8; 16]) -> Result<()> {
+        self.change_by_user(|superblock| {
+            superblock.set_cache(uuid);
+            superblock.epoch = epoch;
+        })
     }
 
     /// Verifies the copies of the superblock and the locator. Returns their number, and the place and error of each damaged

@@ -16,7 +16,7 @@ use super::metadata_error::MetadataError;
 use super::state::Metadata;
 use super::txn::Txn;
 use crate::counters::AtomicCounters;
-use crate::format::ErrorKind;
+use crate::format::{ErrorKind, NodePointer};
 use crate::health::{Health, OpenSuperblock};
 use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
@@ -253,10 +253,15 @@ impl MetadataStore {
     /// Reads a node from the device, or from memory while it is in flight, and verifies it.
     pub(super) fn read_node(&self, node: &NodeNotCached) -> Result<VerifiedNode> {
         let mut block = Box::new(Block([0; BLOCK_SIZE]));
-        self.io.read(node.pointer.address, std::slice::from_mut(&mut *block))?;
+        let NodePointer { address, checksum } = node.pointer;
+        let moment = self.io.read_summed(address, (&node.pointer.head(), checksum), &mut block)?;
         self.counters.nodes_read.fetch_add(1, Ordering::Relaxed);
         let tolerance = self.superblock.tolerance();
-        Ok(VerifiedNode::decode(*block, self.superblock.volume(), node, tolerance)?)
+        let verified = VerifiedNode::decode(&*block, self.superblock.volume(), node, tolerance)?;
+        if let Some(moment) = moment {
+            self.io.offer_copy(moment, address, std::slice::from_ref(&*block));
+        }
+        Ok(verified)
     }
 
     /// Looks once more at a block that is no sound node.

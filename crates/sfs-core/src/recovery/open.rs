@@ -31,6 +31,15 @@ pub(crate) struct Recovery {
     pub(crate) next_is_begun: bool,
 }
 
+/// Returns the superblock of the volume on `device`, without looking at anything else.
+///
+/// # Errors
+///
+/// Those of opening a volume.
+pub fn read_superblock(device: &dyn Device) -> Result<Superblock> {
+    Ok(SuperblockCopies::read(device)?.current().clone())
+}
+
 /// Opens the volume on `device`: loads its newest checkpoint and rolls the log forward. A writable mount then
 /// begins with a checkpoint of its own.
 pub(crate) fn open(
@@ -134,12 +143,15 @@ impl Recovery {
     /// Begins a mount for writing with a checkpoint; returns the segments that it has released.
     fn begin_mount(&self) -> Result<Vec<u32>> {
         self.flush_recovered()?;
-        if !mutated(Mutant::UpgradeLate) {
-            self.components.superblocks.settle()?;
+        let epoch = self.components.options.epoch;
+        let settle = || self.components.superblocks.settle_for_writing(epoch);
+        let is_late = mutated(Mutant::UpgradeLate) || mutated(Mutant::EpochLate);
+        if !is_late {
+            settle()?;
         }
         let released = self.write_mount_checkpoint()?;
-        if mutated(Mutant::UpgradeLate) {
-            self.components.superblocks.settle()?;
+        if is_late {
+            settle()?;
         }
         self.components.health.begin_recording();
         Ok(released)

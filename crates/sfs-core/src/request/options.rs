@@ -46,6 +46,9 @@ pub struct VolumeOptions {
     /// Reading of a file that moves its time of access. Can be changed while mounted, by
     /// [`Volume::set_access_times`](crate::Volume::set_access_times).
     pub access_times: AccessTimePolicy,
+    /// Random number of this mount, by which a volume with an SSD cache recognizes that another program has written to it. With zeros
+    /// no cache is trusted after the mount.
+    pub epoch: [u8; 16],
     /// `true` if only the last checkpoint is loaded, without the log since then. Such a volume is read-only.
     pub skip_recovery: bool,
 }
@@ -119,6 +122,7 @@ impl Default for VolumeOptions {
             on_error: ErrorReaction::Continue,
             has_log_thread: false,
             access_times: AccessTimePolicy::Relative,
+            epoch: [0; 16],
             skip_recovery: false,
         }
     }

@@ -200,6 +200,27 @@ impl Volume {
         self.superblocks.label()
     }
 
+    /// Gives a volume that was closed, and has a cache, the epoch that the cache will have when it is closed: an image of the disk
+    /// from an earlier moment of this mount has another one. Does nothing if the volume was not closed.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the device: no cache is trusted by the next mount.
+    pub fn end_epoch(&self, epoch: [u8; 16]) -> Result<()> {
+        let is_over = self.is_closed() && !self.has_failed() && !self.is_read_only();
+        if is_over { self.superblocks.end_epoch(epoch) } else { Ok(()) }
+    }
+
+    /// Makes the volume one with the cache `uuid`, or with `None` one without a cache, durably. No cache has the content of the volume
+    /// afterwards.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Volume::set_label`].
+    pub fn set_cache(&self, uuid: Option<[u8; 16]>) -> Result<()> {
+        self.superblocks.set_cache(uuid, [0; 16])
+    }
+
     /// Sets the name of the volume, durably.
     ///
     /// # Errors

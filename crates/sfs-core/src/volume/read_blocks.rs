@@ -4,7 +4,7 @@
 //! the device gets all requests together, without that lock, and every block is verified by its checksum, unless it is
 //! overwritten in place. A block that is wrong has moved meanwhile, or is damaged: its place is looked up again.
 
-use sfs_device::{BLOCK_SIZE, Block};
+use sfs_device::{BLOCK_SIZE, Block, Moment, WantedBlock};
 use zerocopy::IntoBytes;
 
 use super::Volume;
@@ -141,6 +141,16 @@ impl Volume {
         read: &mut BlocksRead,
     ) -> Vec<Mapped> {
         let mut unread: Vec<u64> = Vec::new();
+        let (copied, moment) = self.fetch_copies(mapped, first, blocks);
+        let is_copy = |block: u32| copied.binary_search(&block).is_ok();
+        let rest: Vec<Mapped>;
+        let mapped = match copied.is_empty() {
+            true => mapped,
+            false => {
+                rest = mapped.iter().filter(|(block, _)| !is_copy(*block)).copied().collect();
+                &rest[..]
+            }
+        };
         {
             let mut pieces = pieces(mapped, first, blocks, self.io.run_blocks_max());
             let outcome = self.io.read_pieces(&mut pieces, are_wanted);
@@ -171,7 +181,68 @@ impl Volume {
                 Some(_) => {}
             }
         }
+        if let Some(moment) = moment {
+            self.offer_copies(moment, mapped, (first, blocks), &|at| {
+                let is_wrong = wrong.iter().any(|(block, _)| *block == at.0);
+                at.1.checksum.is_some() && !is_wrong && unread.binary_search(&at.1.address).is_err()
+            });
+        }
         wrong
+    }
+
+    /// Fills those of the mapped blocks of which the device has copies with their checksums. Returns their numbers, ascending, and the
+    /// moment for [`Volume::offer_copies`], if the device keeps copies.
+    fn fetch_copies(
+        &self,
+        mapped: &[Mapped],
+        first: u32,
+        blocks: &mut [Block],
+    ) -> (Vec<u32>, Option<Moment>) {
+        if !self.io.has_copies() {
+            return (Vec::new(), None);
+        }
+        let mut numbers = Vec::with_capacity(mapped.len());
+        let mut wanted = Vec::with_capacity(mapped.len());
+        let mut left = mapped;
+        for (memory, block) in blocks.iter_mut().zip(first..) {
+            let Some(((number, mapping), after)) = left.split_first() else { break };
+            if *number != block {
+                continue;
+            }
+            left = after;
+            if let Some(checksum) = mapping.checksum {
+                let address = mapping.address;
+                numbers.push(block);
+                wanted.push(WantedBlock { address, checksum, head: &[], memory, is_found: false });
+            }
+        }
+        let moment = self.io.fetch_copies(&mut wanted);
+        let found = numbers.into_iter().zip(&wanted).filter(|(_, wanted)| wanted.is_found);
+        (found.map(|(block, _)| block).collect(), moment)
+    }
+
+    /// Offers the blocks that `are_verified` to the device's copies, neighbours on the device together.
+    fn offer_copies(
+        &self,
+        moment: Moment,
+        mapped: &[Mapped],
+        (first, blocks): (u32, &[Block]),
+        are_verified: &dyn Fn(&Mapped) -> bool,
+    ) {
+        let mut left = mapped;
+        while let Some((block, mapping)) = left.first() {
+            let follows = |(no, at): &(u32, &Mapped)| {
+                at.0 == block + no
+                    && at.1.address == mapping.address.wrapping_add(u64::from(*no))
+                    && are_verified(at)
+            };
+            let count = (0..).zip(left).take_while(follows).count();
+            let begin = (block - first) as usize;
+            if count > 0 {
+                self.io.offer_copy(moment, mapping.address, &blocks[begin..begin + count]);
+            }
+            left = &left[count.max(1)..];
+        }
     }
 }
 

@@ -132,6 +132,10 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) data: bool,
 
+    /// Check the SSD cache of the volume, too; a repair empties a damaged one
+    #[arg(long, value_name = "SSD")]
+    pub(crate) cache: Option<PathBuf>,
+
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -21,6 +21,7 @@ use sfs_mkfs::output;
 use crate::check::quick::is_unmounted;
 use crate::check::volume::{CheckOptions, check};
 use crate::cli::arguments::{CheckArguments, DumpArguments, FsckArguments, RunMode, Subcommand};
+use crate::cli::cache::{CacheOutcome, check_cache};
 use crate::cli::dump::dump;
 use crate::cli::dump_text::dump_to_text;
 use crate::cli::interrupt::InterruptFlag;
@@ -151,7 +152,7 @@ fn check_and_repair(
     device: &Arc<dyn Device>,
     interrupt: &InterruptFlag,
 ) -> Result<u8, FsckError> {
-    let is_full = arguments.force || arguments.data;
+    let is_full = arguments.force || arguments.data || arguments.cache.is_some();
     if mode == RunMode::Preen && !is_full && is_unmounted(&**device)? {
         return Ok(print_unmounted(arguments, path));
     }
@@ -167,10 +168,22 @@ fn check_and_repair(
             RepairOutcome { before, ..RepairOutcome::default() }
         }
     };
-    let mut printed = print(&match arguments.json {
-        true => format!("{}\n", outcome_to_json(&outcome)),
-        false => outcome_to_text(path, &outcome, arguments.verbose),
-    });
+    let repairs = matches!(mode, RunMode::Preen | RunMode::Repair);
+    let (cache, cache_code) = with_cache(arguments, &**device, repairs);
+    let mut printed = cache_code
+        | print(&match arguments.json {
+            true => {
+                let mut object = outcome_to_json(&outcome);
+                if let Some(cache) = &cache {
+                    object["cache"] = cache.to_json();
+                }
+                format!("{object}\n")
+            }
+            false => outcome_to_text(path, &outcome, arguments.verbose),
+        });
+    if let (Some(cache), Some(path), false) = (&cache, &arguments.cache, arguments.json) {
+        printed |= print(&cache.to_text(path));
+    }
     if mode == RunMode::Ask && outcome.before.errors() > 0 && ask_repair() {
         let outcome = with_bar(interrupt, |listener| repair(device, &options, listener))?;
         printed |= print(&repair_to_text(path, &outcome, arguments.verbose));
@@ -183,6 +196,26 @@ fn check_and_repair(
         ));
     }
     Ok(printed | exit_code(&outcome))
+}
+
+/// Checks the cache that the arguments name. Returns the result, and its exit code.
+fn with_cache(
+    arguments: &CheckArguments,
+    disk: &dyn Device,
+    repairs: bool,
+) -> (Option<CacheOutcome>, u8) {
+    let Some(path) = &arguments.cache else { return (None, CLEAN) };
+    match check_cache(path, disk, (arguments.data, repairs)) {
+        Ok(cache) => {
+            let repaired = if cache.was_emptied { REPAIRED } else { CLEAN };
+            let damaged = if cache.is_damaged() { DAMAGED } else { CLEAN };
+            (Some(cache), repaired | damaged)
+        }
+        Err(reason) => {
+            output::complain(format_args!("sfs-fsck: {reason}"));
+            (None, FAILED)
+        }
+    }
 }
 
 fn print_unmounted(arguments: &CheckArguments, path: &Path) -> u8 {

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sfs_core::format::{
-    CheckpointRecord, Day, EXTENSION_LEN_MAX, FORMAT_VERSION, Features, Layout, Location,
-    Timestamp, WearLedger,
+    CheckpointRecord, Corruption, CorruptionKind, Day, EXTENSION_LEN_MAX, FORMAT_VERSION, Features,
+    Layout, Location, SUPERBLOCK_ADDRESS, Structure, Timestamp, WearLedger,
 };
 use sfs_device::Device;
 
@@ -33,7 +33,7 @@ use crate::repair::options::RepairOptions;
 use crate::repair::plan::RepairPlan;
 use crate::repair::rewrite::Rewrite;
 use crate::repair::salvage::salvage;
-use crate::repair::superblocks::write_superblocks;
+use crate::repair::superblocks::{change_superblock, write_superblocks};
 
 /// Number of rounds of fixes after which a repair gives up. Each round causes few new findings.
 const ROUNDS_MAX: usize = 64;
@@ -56,15 +56,43 @@ pub(crate) struct CopyCounts {
     pub(crate) postponed: usize,
 }
 
-/// Checks the volume on `device`, and repairs as much as there is space for.
+/// Checks the volume on `device`, and repairs as much as there is space for. A volume with a cache gets the epoch of no cache before
+/// anything else is written, and is checked once more: the superblocks have changed.
 pub(crate) fn run_pass(
     device: &Arc<dyn Device>,
     options: &RepairOptions,
     losses: &mut BTreeSet<Loss>,
     progress: &mut dyn FnMut(CheckProgress) -> ControlFlow<()>,
 ) -> Result<PassResult, FsckError> {
-    let unchanged =
-        |before| PassResult { before, has_written: false, copies: CopyCounts::default() };
+    let before = match run_pass_of_no_cache(device, options, losses, progress)? {
+        ControlFlow::Break(result) => return Ok(result),
+        ControlFlow::Continue(before) => before,
+    };
+    // The volume has changed, and `Cancelled` would claim the opposite.
+    let listener = &mut |at| {
+        let _ = progress(at);
+        ControlFlow::Continue(())
+    };
+    match run_pass_of_no_cache(device, options, losses, listener)? {
+        ControlFlow::Break(result) => Ok(PassResult { before, has_written: true, ..result }),
+        ControlFlow::Continue(_) => {
+            let kept = CorruptionKind::Value;
+            let at = Corruption::in_block(Structure::Superblock, SUPERBLOCK_ADDRESS, kept);
+            Err(FsckError::Write(at.into()))
+        }
+    }
+}
+
+/// Does [`run_pass`] on a volume that no cache belongs to. If one may, takes it away, and returns the report of the check before that.
+fn run_pass_of_no_cache(
+    device: &Arc<dyn Device>,
+    options: &RepairOptions,
+    losses: &mut BTreeSet<Loss>,
+    progress: &mut dyn FnMut(CheckProgress) -> ControlFlow<()>,
+) -> Result<ControlFlow<PassResult, CheckReport>, FsckError> {
+    let unchanged = |before| {
+        ControlFlow::Break(PassResult { before, has_written: false, copies: CopyCounts::default() })
+    };
     let mut findings = Findings::default();
     let volume = VolumeReader::open(&**device, &mut findings)?;
     let point = RecoveryPoint::find(&volume, &mut findings, progress)?;
@@ -83,6 +111,11 @@ pub(crate) fn run_pass(
         return Ok(unchanged(before));
     }
     refuse_newer(&volume, &checked.record)?;
+    if volume.superblock.features.has_cache() && volume.superblock.epoch != [0; 16] {
+        // Before anything else is written: no cache has the content of the volume any more.
+        change_superblock(&volume, |superblock| superblock.epoch = [0; 16])?;
+        return Ok(ControlFlow::Continue(before));
+    }
     if (is_lost || is_slot_empty && !checked.tree_check.is_complete())
         && let Some(point) = point_past_log_end(&volume, &checked, progress)?
     {
@@ -100,7 +133,7 @@ pub(crate) fn run_pass(
     } else if fixes_superblock {
         write_superblocks(&volume, checked.tree_check.features())?;
     }
-    Ok(PassResult { before, has_written: true, copies })
+    Ok(ControlFlow::Break(PassResult { before, has_written: true, copies }))
 }
 
 /// Returns a recovery point without a root, if segments hold chunks past the end of the log that `checked`
@@ -325,8 +358,6 @@ fn log_loss(finding: &Finding, layout: &Layout) -> Option<Loss> {
 
 #[cfg(test)]
 mod tests {
-    use sfs_core::format::{Corruption, CorruptionKind};
-
     use super::*;
 
     /// An operator finds the lost part of the log on the device by the first block of its segment.

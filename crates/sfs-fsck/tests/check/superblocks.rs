@@ -9,7 +9,10 @@ use sfs_core::format::{
     WearLedger,
 };
 use sfs_core::request::VolumeOptions;
-use sfs_device::{BLOCK_SIZE, Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream};
+use sfs_device::{
+    BLOCK_SIZE, Block, Device, DeviceError, Event, Geometry, Keep, RamDevice, RecordingDevice,
+    Stream,
+};
 use sfs_fsck::{Finding, FsckError, RepairOptions, RepairOutcome, SuperblockCopy, repair};
 
 use super::fixture::repair_with;
@@ -306,4 +309,57 @@ fn a_repair_and_a_mount_keep_only_extensions_of_class_keep() {
     let mut kept = kept;
     FileCount(6).put_into(&mut kept);
     assert_eq!(without_wear(record), kept);
+}
+
+/// A device that acknowledges writes, and drops them.
+struct Dropping(RamDevice);
+
+impl Device for Dropping {
+    fn geometry(&self) -> &Geometry {
+        self.0.geometry()
+    }
+
+    fn refresh_block_count(&self) -> Result<u64, DeviceError> {
+        self.0.refresh_block_count()
+    }
+
+    fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
+        self.0.read(address, buffer)
+    }
+
+    fn write(&self, _: u64, _: &[&[Block]], _: Stream) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+/// The repair first takes the cache away, which writes the superblocks: the damage of a copy must still be reported.
+#[test]
+fn a_damaged_superblock_of_a_volume_with_a_cache_is_repaired_and_reported() {
+    let mut forge = populated();
+    forge.superblock.set_cache(Some([7; 16]));
+    forge.superblock.epoch = [9; 16];
+    let volume = forge.build();
+    volume.flip(4, 100);
+    let at = Corruption::in_block(Structure::Superblock, 4, CorruptionKind::Checksum);
+    let finding = Finding::SuperblockDamaged { copy: SuperblockCopy::First, corruption: at };
+    let device: Arc<dyn Device> = Arc::new(volume.device.snapshot());
+    let repaired = repair_with(&device, false, false);
+    assert!(repaired.before.findings.kept().contains(&finding), "{repaired:?}");
+    assert_eq!(repaired.after.expect("the volume was repaired").errors(), 0);
+    assert_eq!(read(&*device, 4).epoch, [0; 16], "no cache has the content");
+    let again = repair_with(&device, false, false);
+    assert!(again.after.is_none(), "a sound volume is left alone");
+
+    let dropping: Arc<dyn Device> = Arc::new(Dropping(volume.device.snapshot()));
+    let options = RepairOptions { data: false, preen: false, now: NOW };
+    let outcome = repair(&dropping, &options, &mut |_| ControlFlow::Continue(()));
+    assert!(matches!(outcome, Err(FsckError::Write(_))), "{outcome:?}");
 }

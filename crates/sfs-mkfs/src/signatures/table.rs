@@ -38,6 +38,7 @@ const K: u64 = 1024;
 
 /// Kind of an SFS volume, with or without a superblock.
 pub const SFS: &str = "SFS volume";
+const SFS_CACHE: &str = "cache of an SFS volume";
 const BTRFS: &str = "btrfs filesystem";
 const F2FS: &str = "F2FS filesystem";
 const NILFS: &str = "NILFS2 filesystem";
@@ -71,6 +72,8 @@ const CRAMFS: &str = "cramfs filesystem";
 
 pub(super) const SIGNATURES: &[Signature] = &[
     start(SFS, 16 * K, b"SFS-log\n"),
+    start(SFS_CACHE, 16 * K, b"SFScach\n"),
+    start(SFS_CACHE, 20 * K, b"SFScach\n"),
     end(SFS, 4 * K, 4 * K, 0, b"SFS-log\n"),
     // The first checkpoint.
     start(SFS, 64 * K, b"SFSp"),

@@ -1,0 +1,76 @@
+//! Deliberate bugs of the cache, each of which the tests of two devices must find (`crates/sfs-sim/tests/two_devices.rs`).
+//!
+//! Without the feature `mutants` no code has a bug. No program that mounts enables the feature.
+
+/// A deliberate bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// A cache of another epoch counts as the cache of the last mount.
+    StaleEpochTrusted,
+    /// A copy is returned without a comparison of its checksum.
+    ChecksumNotCompared,
+    /// The bytes of a node that its checksum leaves out are compared with nothing.
+    HeadNotCompared,
+    /// A segment is written again while a reader reads from it.
+    EvictionInFlight,
+    /// A write leaves the old copies in the cache.
+    WriteKeepsCopy,
+    /// A discard leaves the old copies in the cache.
+    DiscardKeepsCopy,
+    /// Content that was read before a write is kept after it.
+    OfferAfterWrite,
+    /// The header says that the cache was closed before the map of live blocks is written.
+    ClosedBeforeMap,
+    /// An error of the cache reaches the reader of the volume as wrong content.
+    ErrorServed,
+    /// Copies are used after the cache has returned wrong data.
+    LieForgiven,
+    /// Copies of a mount that was cut off are taken.
+    UncleanTaken,
+    /// The older of two headers is taken.
+    OlderHeader,
+    /// A cache of another volume is taken.
+    OtherVolume,
+}
+
+impl Mutant {
+    /// All mutants.
+    pub const ALL: [Self; 13] = [
+        Self::StaleEpochTrusted,
+        Self::ChecksumNotCompared,
+        Self::HeadNotCompared,
+        Self::EvictionInFlight,
+        Self::WriteKeepsCopy,
+        Self::DiscardKeepsCopy,
+        Self::OfferAfterWrite,
+        Self::ClosedBeforeMap,
+        Self::ErrorServed,
+        Self::LieForgiven,
+        Self::UncleanTaken,
+        Self::OlderHeader,
+        Self::OtherVolume,
+    ];
+}
+
+#[cfg(feature = "mutants")]
+thread_local! {
+    static ENABLED: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}
+
+/// Enables `mutant` in this thread and disables all others.
+#[cfg(feature = "mutants")]
+pub fn release(mutant: Option<Mutant>) {
+    ENABLED.set(mutant);
+}
+
+/// Returns whether `mutant` is enabled in this thread.
+#[cfg(feature = "mutants")]
+pub(crate) fn mutated(mutant: Mutant) -> bool {
+    ENABLED.get() == Some(mutant)
+}
+
+/// Returns `false`.
+#[cfg(not(feature = "mutants"))]
+pub(crate) const fn mutated(_: Mutant) -> bool {
+    false
+}
