@@ -274,7 +274,8 @@ fn open_taken(
 ) -> Result<Arc<Volume>, ExitError> {
     let mut options = options.clone();
     options.volume.read_only &= taken.is_read_only();
-    let volume = open_to_write_later(both, path, &options)?;
+    let (device, timed) = both;
+    let volume = open_to_write_later((device, timed), path, &options)?;
     let version = volume.superblock().version;
     if version < FORMAT_VERSION && !options.volume.read_only {
         return Err(ExitError::mount(format_args!(

@@ -12,7 +12,7 @@ mod ssd;
 use std::sync::{Arc, LazyLock};
 
 use sfs_cache::{Cache, CacheError, CachedDevice, Identity, MakeOptions, PolicyName, Warmth};
-use sfs_core::format::DataLayout;
+use sfs_core::format::{DataLayout, SUPERBLOCK_ADDRESS};
 use sfs_core::request::VolumeOptions;
 use sfs_core::{Volume, read_superblock};
 use sfs_device::{Block, Device, Event};
@@ -63,6 +63,9 @@ pub enum Violation {
     /// The cache is still used although its device has returned wrong data.
     #[error("the cache is used although its device lies")]
     LieForgiven,
+    /// The disk was written before the epoch of the mount was durable: a cut would leave a cache that looks warm.
+    #[error("the disk was written before the epoch of the mount was durable")]
+    EpochLate,
     /// The cache of another volume was taken.
     #[error("the cache of another volume was taken")]
     OtherVolume,
@@ -110,13 +113,9 @@ pub fn run(seed: u64) -> Result<u64, Violation> {
         let before = devices.clone();
         let ends = random.below(3) > 0;
         let (disk, cache) = session.end(ends, &mut random)?;
+        check_epoch_first(&before.disk, &disk)?;
         for _ in 0..STATES_OF_CUT {
-            // The epochs change in the first requests.
-            let is_early = random.one_in(3);
-            let mut cut = |start, events| match is_early {
-                true => cut(start, first_epochs(events), &mut random),
-                false => cut(start, events, &mut random),
-            };
+            let mut cut = |start, events| cut(start, events, &mut random);
             let state = Devices {
                 disk: cut(&before.disk, &disk),
                 cache: cut(&before.cache, &cache),
@@ -208,10 +207,18 @@ fn cut(start: &CowImage, events: &[Event], random: &mut SplitMix64) -> CowImage 
     Crash::random(epoch.start..epoch.start + len, random).image(&durable, events)
 }
 
-/// Returns the requests up to the fourth flush.
-fn first_epochs(events: &[Event]) -> &[Event] {
-    let mut flushes = events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
-    flushes.nth(3).map_or(events, |(at, _)| &events[..at])
+/// Checks that the epoch of a mount was durable before the disk was written elsewhere than in its superblocks.
+fn check_epoch_first(start: &CowImage, events: &[Event]) -> Result<(), Violation> {
+    let before = read_superblock(start).map_err(failed)?;
+    let is_superblock = |address| [SUPERBLOCK_ADDRESS, before.layout.backup].contains(&address);
+    let is_other = |event: &Event| match event {
+        Event::Write { range, .. } => !is_superblock(range.address),
+        Event::Discard { .. } => true,
+        Event::Flush => false,
+    };
+    let Some(first) = events.iter().position(is_other) else { return Ok(()) };
+    let by_then = read_superblock(&durable(start, &events[..first])).map_err(failed)?;
+    if by_then.epoch == before.epoch { Err(Violation::EpochLate) } else { Ok(()) }
 }
 
 /// Returns the image after all requests up to the last flush.

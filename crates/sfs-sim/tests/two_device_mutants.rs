@@ -5,7 +5,7 @@ use sfs_core::mutant;
 use sfs_sim::two_devices::run;
 
 /// Runs until a bug is found.
-const RUNS_MAX: u64 = 240;
+const RUNS_MAX: u64 = 60;
 
 /// Returns the run that finds the bug, and its violation.
 fn hunt() -> Option<(u64, String)> {
