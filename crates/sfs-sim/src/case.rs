@@ -167,6 +167,10 @@ fn record_sequence(data_layout: DataLayout, seed: u64, index: u64) -> RecordedRu
             close_files(&mut recorder);
         }
         if let Some(operation) = ace::sync(recipe, persist, &recorder.pair.reference) {
+            if let VolumeOperation::SyncFile { ino } = operation {
+                // Other threads have announced syncs of the same file, as the queue of a mount does.
+                recorder.pair.volume().announce_sync(ino);
+            }
             recorder.step(&operation);
         }
     }

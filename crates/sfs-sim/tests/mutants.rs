@@ -17,7 +17,7 @@ use sfs_sim::explore::{CaseFailure, CaseKinds, ExplorationPlan, explore, explore
 use sfs_sim::shrink::shrink;
 
 /// Maximum number of states until a mutant is found.
-const STATES_MAX: u64 = 30_000;
+const STATES_MAX: u64 = 45_000;
 
 /// Returns the data layout of the volumes on which `mutant` has an effect.
 fn data_layout_of(mutant: Option<Mutant>) -> DataLayout {
