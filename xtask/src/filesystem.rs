@@ -233,6 +233,11 @@ impl FilesystemKind {
         matches!(self, Self::Null | Self::NullDevice | Self::Fuse2fs | Self::Ntfs3g)
     }
 
+    /// Returns whether the files are still there after an unmount.
+    pub(crate) fn is_persistent(self) -> bool {
+        !matches!(self, Self::Null | Self::NullDevice)
+    }
+
     /// Returns the name of the daemon that the mounting command starts.
     pub(crate) fn daemon(self) -> Option<&'static str> {
         (self == Self::Sfs).then_some("sfs-mount")

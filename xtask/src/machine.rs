@@ -93,6 +93,12 @@ pub(crate) fn need_loop() -> Result<()> {
     need("losetup", "util-linux")
 }
 
+/// Drops pages and names from the kernel's caches, after writing dirty pages back.
+pub(crate) fn drop_caches() -> Result<()> {
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches: run as root")
+}
+
 /// Describes processor, kernel, cores, date and load in one line.
 pub(crate) fn description() -> String {
     let text = |path| fs::read_to_string(path).unwrap_or_default();

@@ -51,7 +51,8 @@ pub(super) fn make_all<'a>(
 ) -> Vec<FullVolume<'a>> {
     let mut volumes = Vec::new();
     let place = format!("{percent}% full, {}", medium.name());
-    for entrant in entrants.all() {
+    // The null filesystem has no volume that could be full.
+    for entrant in entrants.all().filter(|entrant| entrant.kind.is_persistent()) {
         println!("{place}: filling and overwriting {}", entrant.name);
         let scale = Scale::of(options);
         match FullVolume::new(entrants, entrant, scale, medium, percent, scratch) {

@@ -9,10 +9,12 @@ use super::{super::Contestant, medium::Medium};
 use crate::filesystem::FilesystemKind;
 
 /// Filesystems by the names that `--filesystems` takes.
-const FILESYSTEMS: [(&str, Contestant); 6] = [
+const FILESYSTEMS: [(&str, Contestant); 8] = [
     ("sfs-dev", Contestant::over(FilesystemKind::Sfs, "dev")),
     ("sfs-uring", Contestant::over(FilesystemKind::Sfs, "uring")),
     ("sfs-fuser", Contestant::over(FilesystemKind::Sfs, "fuser")),
+    ("null-dev", Contestant::over(FilesystemKind::NullDevice, "dev")),
+    ("null-uring", Contestant::over(FilesystemKind::NullDevice, "uring")),
     ("ext4", Contestant::of(FilesystemKind::Ext4)),
     ("xfs", Contestant::of(FilesystemKind::Xfs)),
     ("btrfs", Contestant::of(FilesystemKind::Btrfs)),
@@ -36,7 +38,8 @@ pub(crate) struct TailOptions {
     /// Parts to run.
     #[arg(long, value_delimiter = ',', default_value = "stream,cleaning,others,arrivals")]
     pub(super) parts: Vec<Part>,
-    /// Filesystems to measure: sfs-dev, sfs-uring, sfs-fuser, ext4, xfs, btrfs; all by default.
+    /// Filesystems to measure: sfs-dev, sfs-uring, sfs-fuser, ext4, xfs, btrfs, by default; and null-dev and null-uring,
+    /// which make one request to the device for each request of the kernel: what FUSE costs.
     #[arg(long, value_delimiter = ',')]
     filesystems: Vec<String>,
     /// Devices: models of flash take turns between virtual time, in which they age, and real time. The
@@ -111,10 +114,11 @@ impl TailOptions {
             let names: Vec<&str> = FILESYSTEMS.iter().map(|(name, _)| *name).collect();
             bail!("--filesystems {unknown}: not one of {}", names.join(", "));
         }
-        let is_chosen = |name: &str| {
-            self.filesystems.is_empty() || self.filesystems.iter().any(|chosen| chosen == name)
+        let is_chosen = |(name, contestant): &&(&str, Contestant)| match &self.filesystems[..] {
+            [] => contestant.kind.is_persistent(),
+            names => names.iter().any(|chosen| chosen == name),
         };
-        let chosen = FILESYSTEMS.iter().filter(|(name, _)| is_chosen(name));
+        let chosen = FILESYSTEMS.iter().filter(is_chosen);
         Ok(chosen.map(|(_, contestant)| *contestant).collect())
     }
 
@@ -160,8 +164,7 @@ mod tests {
     #[test]
     fn wrong_options_are_refused_in_one_line() {
         let options = TailOptions { filesystems: vec!["zfs".into()], ..TailOptions::smoke() };
-        let expected =
-            "--filesystems zfs: not one of sfs-dev, sfs-uring, sfs-fuser, ext4, xfs, btrfs";
+        let expected = "--filesystems zfs: not one of sfs-dev, sfs-uring, sfs-fuser, null-dev, null-uring, ext4, xfs, btrfs";
         assert_eq!(refusal(&options), expected);
         let options = TailOptions { runs: Some(0), ..TailOptions::smoke() };
         assert_eq!(refusal(&options), "--runs 0: at least one run is needed");
@@ -173,10 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn all_filesystems_are_measured_unless_some_are_chosen() {
+    fn all_but_the_null_filesystems_are_measured_unless_some_are_chosen() {
         let options = TailOptions { filesystems: Vec::new(), ..TailOptions::smoke() };
-        assert_eq!(options.contestants().expect("all contestants").len(), FILESYSTEMS.len());
-        let two = TailOptions::smoke().contestants().expect("two contestants");
-        assert_eq!(two, [FILESYSTEMS[0].1, FILESYSTEMS[3].1]);
+        assert_eq!(options.contestants().expect("the default").len(), FILESYSTEMS.len() - 2);
+        let names = vec!["ext4".to_owned(), "null-dev".to_owned()];
+        let options = TailOptions { filesystems: names, ..TailOptions::smoke() };
+        let two = options.contestants().expect("two contestants");
+        assert_eq!(two, [FILESYSTEMS[3].1, FILESYSTEMS[5].1]);
     }
 }

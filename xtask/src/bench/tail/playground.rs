@@ -1,7 +1,10 @@
 //! Loads beside other programs, on a volume with room.
 //!
 //! The filesystems use one device in turn. Each run makes a new filesystem and fills it; before each
-//! load the filesystem is mounted anew, so that no cache has its files and names.
+//! load the filesystem is mounted anew, so that no cache has its files and names. The null filesystem, which would be
+//! empty then, stays mounted while the caches are dropped.
+
+use std::path::Path;
 
 use anyhow::Result;
 
@@ -11,7 +14,7 @@ use super::{
     options::TailOptions,
     report::{Report, Unit},
 };
-use crate::scratch::Scratch;
+use crate::{machine, scratch::Scratch};
 
 /// A load, and the programs beside it.
 struct Load {
@@ -135,24 +138,45 @@ impl Session<'_> {
     ) -> Result<()> {
         let segment_size = self.medium.is_model().then(|| self.medium.segment_size());
         self.entrant.make(self.device.device(), self.medium, segment_size)?;
-        self.on_new_mount(|session, dir| {
-            session.entrants.load(dir, &session.arguments("prepare", u64::from(run)))
-        })?;
+        let seed = u64::from(run);
+        if !self.entrant.kind.is_persistent() {
+            return self.on_new_mount(|session, dir| {
+                session.prepare(dir, seed)?;
+                for load in part.loads {
+                    machine::drop_caches()?;
+                    session.run(load, dir, options, run, report)?;
+                }
+                Ok(())
+            });
+        }
+        self.on_new_mount(|session, dir| session.prepare(dir, seed))?;
         for load in part.loads {
-            let arguments = self.timed_arguments(load, options, u64::from(run));
-            let outcome: Outcome = self.on_new_mount(|session, dir| {
-                session.device.in_real_time(|| session.entrants.timed_load(dir, &arguments))
-            })?;
-            report.add(load.title, &self.entrant.name, run, outcome);
+            self.on_new_mount(|session, dir| session.run(load, dir, options, run, report))?;
         }
         Ok(())
     }
 
-    /// Mounts, calls `work` with the mount point, and unmounts.
-    fn on_new_mount<T>(
+    fn prepare(&self, dir: &Path, seed: u64) -> Result<()> {
+        self.entrants.load(dir, &self.arguments("prepare", seed)).map(drop)
+    }
+
+    fn run(
         &self,
-        work: impl FnOnce(&Self, &std::path::Path) -> Result<T>,
-    ) -> Result<T> {
+        load: &Load,
+        dir: &Path,
+        options: &TailOptions,
+        run: u32,
+        report: &mut Report,
+    ) -> Result<()> {
+        let arguments = self.timed_arguments(load, options, u64::from(run));
+        let timed = || self.entrants.timed_load(dir, &arguments);
+        let outcome: Outcome = self.device.in_real_time(timed)?;
+        report.add(load.title, &self.entrant.name, run, outcome);
+        Ok(())
+    }
+
+    /// Mounts, calls `work` with the mount point, and unmounts.
+    fn on_new_mount<T>(&self, work: impl FnOnce(&Self, &Path) -> Result<T>) -> Result<T> {
         let dir = self.scratch.dir.join(self.entrant.file_name());
         // A filesystem may measure its device when it is mounted.
         let mount = || self.entrant.mount(self.device.device(), self.medium, &dir);
