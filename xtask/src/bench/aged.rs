@@ -5,6 +5,7 @@
 //! depend on how busy the machine is.
 
 mod counts;
+mod idle;
 mod media;
 mod report;
 mod work;
@@ -157,15 +158,24 @@ impl Run<'_> {
             mount.unmount()
         };
         on_mount(false, &mut || session.fill())?;
-        for state in [State::Fresh, State::Aged] {
-            if state == State::Aged {
-                on_mount(false, &mut || session.age())?;
+        for state in State::all(kind) {
+            match state {
+                State::Fresh => {}
+                State::Aged => on_mount(false, &mut || session.age())?,
+                State::Idle => on_mount(false, &mut || {
+                    session.age()?;
+                    session.read_in_order(&mut report::Figures::default())?;
+                    idle::wait(&programs, &dir)
+                })?,
+                State::Defragmented => on_mount(false, &mut || {
+                    programs.cmd("sfs-ctl").arg("defrag").arg(&session.file).read().map(drop)
+                })?,
             }
             let mut figures = report::Figures::default();
             on_mount(true, &mut || session.read_in_order(&mut figures))?;
             on_mount(true, &mut || session.read_at_random(&mut figures))?;
             on_mount(true, &mut || session.walk(&mut figures))?;
-            report.add(self.medium, &self.contestant.name(), state, figures);
+            report.add(self.medium, &self.contestant.name(), *state, figures);
         }
         kind.check(&programs, device.device())
     }

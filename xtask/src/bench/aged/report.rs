@@ -5,19 +5,34 @@ use std::fmt::Write as _;
 use anyhow::Error;
 
 use super::{counts::Reads, media::AgedMedium, work::Scale};
+use crate::filesystem::FilesystemKind;
 
 /// State of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Fresh,
     Aged,
+    /// Overwritten again and read, and then left alone until the volume wrote no more.
+    Idle,
+    /// After `sfs-ctl defrag`.
+    Defragmented,
 }
 
 impl State {
+    /// Returns the states of a filesystem, in order.
+    pub(super) fn all(kind: FilesystemKind) -> &'static [Self] {
+        match kind {
+            FilesystemKind::Sfs => &[Self::Fresh, Self::Aged, Self::Idle, Self::Defragmented],
+            _ => &[Self::Fresh, Self::Aged],
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Fresh => "fresh",
             Self::Aged => "aged",
+            Self::Idle => "aged, then idle",
+            Self::Defragmented => "put in order",
         }
     }
 }
@@ -62,7 +77,8 @@ impl Report {
         let file_mib = scale.file_len() >> 20;
         let mut text = format!(
             "A file of {file_mib} MiB on a device of {} MiB, read from one end to the other with a cold cache: after it was \
-             written in order, and after {} MiB of it were overwritten at random (Zipf 0.99, 4 KiB). Requests and bytes are those \
+             written in order, and after {} MiB of it were overwritten at random (Zipf 0.99, 4 KiB); SFS also after the same \
+             once more, one reading, and a rest as long as it defragments by itself, and after `sfs-ctl defrag`. Requests and bytes are those \
              of the block device. Random reads are direct, of 4 KiB, by one thread and by sixteen, for {} s. The walk lists \
              10,000 small files with their attributes.\n\n",
             scale.device_mib, scale.overwrite_mib, scale.seconds
