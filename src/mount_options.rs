@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use nix::mount::MsFlags;
 use sfs_core::policy::{self, GROUPING_POLICIES, GROUPS_MAX, VICTIM_POLICIES};
-use sfs_core::request::{AccessTimePolicy, ErrorReaction, Remainder};
+use sfs_core::request::{AccessTimePolicy, ErrorReaction, Remainder, VolumeOptions};
 use sfs_fuse::{AsyncDio, InitFlags};
 use sfs_system::parse_size;
 
@@ -25,7 +25,7 @@ use crate::exit_error::ExitError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// Options for the volume.
-    pub volume: sfs_core::request::VolumeOptions,
+    pub volume: VolumeOptions,
     /// Flags for the kernel.
     pub flags: MsFlags,
     /// `true` if the kernel's cache writes back.
@@ -87,10 +87,16 @@ impl AccessLists {
 /// Flag `nosymfollow`, since Linux 5.10; `nix` has no name for it.
 pub(crate) const MS_NOSYMFOLLOW: MsFlags = MsFlags::from_bits_retain(256);
 
+/// Percentage of the bytes that programs write that an idle volume may write to put files in order.
+const IDLE_DEFRAGMENTATION_PERCENT: u8 = 5;
+
 impl Default for MountOptions {
     fn default() -> Self {
         Self {
-            volume: sfs_core::request::VolumeOptions::default(),
+            volume: VolumeOptions {
+                idle_defragmentation: IDLE_DEFRAGMENTATION_PERCENT,
+                ..VolumeOptions::default()
+            },
             flags: MsFlags::MS_RELATIME,
             writeback: true,
             async_dio: AsyncDio::default(),
@@ -382,6 +388,15 @@ mod tests {
         let refused =
             MountOptions::parse(["errors=panic"], false).expect_err("the value is refused");
         assert!(refused.to_string().starts_with("errors=panic: a filesystem in user space"));
+    }
+
+    #[test]
+    fn an_idle_volume_defragments_within_five_percent_unless_it_is_told_otherwise() {
+        let percent = |list| {
+            let options = MountOptions::parse([list], false).expect("the options are known");
+            options.volume.idle_defragmentation
+        };
+        assert_eq!([percent("rw"), percent("defrag=20"), percent("defrag=off")], [5, 20, 0]);
     }
 
     #[test]

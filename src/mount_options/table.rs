@@ -121,7 +121,7 @@ pub const TABLE: &[MountOption] = &[
         &["defrag=PERCENT|off"],
         "while the volume is idle, put files in order that are read in order and no longer written: this \
          writes about PERCENT of what programs write at most",
-        "off",
+        "5",
     ),
     own(&["discard", "nodiscard"], "discard unused segments on the device, or do not", "discard"),
     own(&["grow", "nogrow"], "grow a volume that is smaller than its device, or do not", "nogrow"),
