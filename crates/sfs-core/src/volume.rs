@@ -13,7 +13,8 @@ mod administration;
 mod allocate;
 mod attributes;
 mod audit;
-
+#[cfg(test)]
+mod bounded_move_tests;
 #[cfg(test)]
 mod cleaning_tests;
 mod copy;

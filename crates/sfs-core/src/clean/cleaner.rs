@@ -19,7 +19,7 @@ use super::progress::{CleanProgress, GarbageBlocks};
 use super::watermarks::Urgency;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
-use crate::format::{Group, NodeHeader, NodePointer, SummaryEntry};
+use crate::format::{NodeHeader, NodePointer, SummaryEntry};
 use crate::health::{Health, OpenSuperblock};
 use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
@@ -60,6 +60,15 @@ pub(crate) enum ReadStep {
     NoVictim,
 }
 
+/// Blocks of a round that were committed.
+#[derive(Clone, Copy, Debug, Default)]
+struct CommittedMoves {
+    /// Number of blocks, from the first on.
+    count: usize,
+    /// Number of bytes that this has moved: fewer, if users have overwritten or deleted some of the blocks meanwhile.
+    moved_bytes: u64,
+}
+
 /// A round of cleaning.
 #[derive(Default)]
 pub(crate) struct CleaningRound {
@@ -71,8 +80,8 @@ pub(crate) struct CleaningRound {
     failed: Option<SegmentGeneration>,
     /// Live blocks, in the order of their commit.
     moves: Vec<MovedBlock>,
-    /// Number of live blocks that were committed, and of bytes that this has moved.
-    committed: (usize, u64),
+    /// What was committed of the live blocks.
+    committed: CommittedMoves,
     /// Number of nodes that were made dirty, so that the next checkpoint moves them.
     moved_nodes: u64,
     /// Number of free blocks in open segments that the round may use for blocks of any group.
@@ -94,29 +103,28 @@ impl CleaningRound {
 
     /// Returns the live blocks to commit.
     pub(crate) fn moves(&self) -> &[MovedBlock] {
-        &self.moves[self.committed.0..]
+        &self.moves[self.committed.count..]
     }
 
     /// Returns whether a commit has moved a part of the live blocks.
     pub(crate) fn has_begun_committing(&self) -> bool {
-        self.committed.0 > 0
+        self.committed.count > 0
     }
 
-    /// Puts the live blocks to commit in order by group, which `group_of` returns, and owner.
-    pub(crate) fn sort_moves(&mut self, group_of: impl Fn(&MovedBlock) -> Option<Group>) {
-        let key = |moved: &MovedBlock| (group_of(moved).map(Group::index), moved.named);
-        self.moves[self.committed.0..].sort_by_cached_key(key);
+    /// Returns the live blocks to commit, to be put in another order.
+    pub(crate) fn moves_mut(&mut self) -> &mut [MovedBlock] {
+        &mut self.moves[self.committed.count..]
     }
 
     /// Notes that the first `count` of the live blocks to commit were committed, and that `bytes` were moved.
     pub(crate) fn note_committed(&mut self, count: usize, bytes: u64) {
-        self.committed.0 += count;
-        self.committed.1 += bytes;
+        self.committed.count += count;
+        self.committed.moved_bytes += bytes;
     }
 
     /// Returns the number of bytes that commits have moved.
     pub(crate) fn moved_bytes(&self) -> u64 {
-        self.committed.1
+        self.committed.moved_bytes
     }
 
     /// Returns the number of nodes that the next checkpoint moves.
@@ -284,8 +292,8 @@ impl Cleaner {
 
     /// Reads a round of one segment: the least used one, if it is more than `bound` erase cycles behind the most used
     /// one. The round is empty if there is none, or if no segment was opened since the last call.
-    pub(crate) fn read_least_used(&self, bound: u16, head_room_blocks: usize) -> CleaningRound {
-        let mut round = CleaningRound { head_room_blocks, ..CleaningRound::default() };
+    pub(crate) fn read_least_used(&self, bound: u16) -> CleaningRound {
+        let mut round = CleaningRound::default();
         let opened = self.metadata.read().usage.opened_count();
         if self.levelled.swap(opened, Ordering::Relaxed) == opened {
             return round;

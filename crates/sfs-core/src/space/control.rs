@@ -13,7 +13,7 @@ use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage, is_checkpoint_worth
 use crate::clean::{Cleaner, CleaningObserver, CleaningRound, Discards, StallDetector};
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, Orphans};
-use crate::format::{Head, Layout, SEGMENTS_MIN};
+use crate::format::{Group, Head, Layout, SEGMENTS_MIN};
 use crate::health::{Health, OpenSuperblock};
 use crate::log::{Batch, LogState, LogWriter};
 use crate::metadata::MetadataStore;
@@ -50,6 +50,14 @@ pub(crate) struct SpaceControl {
     behaviour: Arc<dyn LayoutBehaviour>,
     committer: Committer,
     pub(super) checkpointer: Arc<Checkpointer>,
+}
+
+/// A part of a cleaning round that was committed.
+pub(crate) struct CommittedPart {
+    /// Number of bytes that were written to the device for it.
+    pub(crate) device_bytes: u64,
+    /// Whether another round is worthwhile, after the last part; `None` while parts are left.
+    pub(crate) goes_on: Option<bool>,
 }
 
 /// Mount options that space control obeys.
@@ -369,8 +377,8 @@ impl SpaceControl {
         self.cleaner.observe(observer);
     }
 
-    /// Commits the blocks of a cleaning round; returns whether another round is worthwhile. If the
-    /// commit fails, the victims stay as they are, and other rounds may take them.
+    /// Commits the blocks of a cleaning round under the hold of the log that a caller needs for more than the round; returns
+    /// whether another round is worthwhile. If the commit fails, the victims stay as they are, and other rounds may take them.
     pub(super) fn commit_round(
         &self,
         log: &mut LogState,
@@ -386,24 +394,20 @@ impl SpaceControl {
         Ok(self.end_round(log, round, moved_bytes() - before))
     }
 
-    /// Commits the next part of a round, in a bounded batch, so that a sync waits for no more. Returns `None` while parts are
-    /// left, and at the end whether another round is worthwhile. If the commit fails, the victims stay as they are.
+    /// Commits the next part of a round, in a bounded batch, so that a sync waits for no more. If the commit fails, the victims
+    /// stay as they are.
     pub(crate) fn commit_part_of_round(
         &self,
         round: &mut CleaningRound,
-    ) -> StepResult<Option<bool>> {
+    ) -> StepResult<CommittedPart> {
         let part_blocks = self.batch_blocks();
-        if !round.has_begun_committing() && round.moves().len() > part_blocks {
-            // Each part would put only its own blocks in order.
-            let metadata = self.metadata.read();
-            round.sort_moves(|moved| {
-                let segment = metadata.usage.segment_of(moved.address)?;
-                metadata.usage.entry(segment).data_group()
-            });
+        if !round.has_begun_committing() {
+            self.sort_for_parts(round.moves_mut());
         }
         let moved_bytes = || self.counters.cleaning_bytes.load(Ordering::Relaxed);
+        let device_bytes = || self.counters.device_bytes_written.load(Ordering::Relaxed);
         let mut log = self.log.lock();
-        let before = moved_bytes();
+        let (before, device_before) = (moved_bytes(), device_bytes());
         let count = round.moves().len().min(part_blocks);
         if let Err(error) =
             self.commit_moves(&mut log, &round.moves()[..count], round.merges_groups)
@@ -412,8 +416,24 @@ impl SpaceControl {
             return Err(error);
         }
         round.note_committed(count, moved_bytes() - before);
+        let device_bytes = device_bytes() - device_before;
         let is_over = round.moves().is_empty();
-        Ok(is_over.then(|| self.end_round(&log, round, round.moved_bytes())))
+        let goes_on = is_over.then(|| self.end_round(&log, round, round.moved_bytes()));
+        Ok(CommittedPart { device_bytes, goes_on })
+    }
+
+    /// Puts blocks that do not fit into one batch in order by group and owner: each batch would put only its own blocks in
+    /// order.
+    pub(super) fn sort_for_parts(&self, moves: &mut [MovedBlock]) {
+        if moves.len() <= self.batch_blocks() {
+            return;
+        }
+        let metadata = self.metadata.read();
+        let group_of = |moved: &MovedBlock| {
+            let segment = metadata.usage.segment_of(moved.address)?;
+            metadata.usage.entry(segment).data_group()
+        };
+        moves.sort_by_cached_key(|moved| (group_of(moved).map(Group::index), moved.named));
     }
 
     /// Ends a round whose blocks were committed, `moved_bytes` of them; returns whether another round is worthwhile.
