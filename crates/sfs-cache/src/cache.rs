@@ -20,7 +20,7 @@ use crate::loading;
 use crate::memory::IndexMemory;
 use crate::mutant::{Mutant, mutated};
 use crate::section::{FilledSegment, Found, Slot};
-use crate::state::State;
+use crate::state::{Phase, State};
 use crate::summary::{BlockKey, Summary};
 
 /// Identity of a cache, as the superblock of its volume has it.
@@ -151,7 +151,7 @@ impl Cache {
     }
 
     /// Begins the mount with the epoch `epoch`, which the superblock of the volume has by now, durably. From now on the cache
-    /// takes blocks.
+    /// writes blocks, those that were read since it was opened among them.
     pub fn begin(&self, epoch: [u8; 16]) {
         let _worker = self.worker.lock();
         let mut header = self.header.lock();
@@ -161,7 +161,7 @@ impl Cache {
             header.filling = u64::from_le_bytes(epoch[..8].try_into().expect("eight bytes"));
         }
         match header.write(&*self.device) {
-            Ok(()) => self.state.lock().takes = true,
+            Ok(()) => self.state.lock().begin_writing(),
             Err(error) => {
                 drop(header);
                 self.end_use(&error.to_string());
@@ -180,7 +180,7 @@ impl Cache {
     /// The superblock of the volume has `epoch` by now, durably, and nothing more is written to the volume.
     pub fn close(&self, epoch: [u8; 16]) {
         let _worker = self.worker.lock();
-        if !self.state.lock().takes {
+        if self.state.lock().phase != Phase::Writing {
             return;
         }
         while self.step() {}
@@ -191,7 +191,7 @@ impl Cache {
             if state.dropped.is_some() {
                 return;
             }
-            state.takes = false;
+            state.phase = Phase::Ended;
             let mut map = LiveMap::new(header.bit_count());
             for (section, first) in state.sections.iter().zip(loading::first_bits(&header)) {
                 section.mark_live(&mut map, first);
@@ -334,7 +334,7 @@ impl Cache {
         }
         let filling = self.header.lock().filling;
         let mut state = self.state.lock();
-        state.takes && state.add_waiting(filling)
+        state.phase == Phase::Writing && state.add_waiting(filling)
     }
 
     /// Writes the first segment that is full or, with `partly`, all. Returns whether there was one.
@@ -344,7 +344,7 @@ impl Cache {
         for no in 0..count {
             let (segment, address, summary_blocks) = {
                 let mut state = self.state.lock();
-                if !state.takes || no >= state.sections.len() {
+                if state.phase != Phase::Writing || no >= state.sections.len() {
                     return Ok(was_any);
                 }
                 let section = &mut state.sections[no];
@@ -382,7 +382,7 @@ impl Cache {
     /// Returns a section that lacks free segments while blocks wait, the segment that is to become free, and its live blocks.
     fn victim(&self) -> Option<(usize, u32, u32)> {
         let state = self.state.lock();
-        if state.waiting.is_empty() {
+        if state.phase != Phase::Writing || state.waiting.is_empty() {
             return None;
         }
         let victim = |(no, section): (usize, &crate::section::Section)| {
