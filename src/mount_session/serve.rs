@@ -55,8 +55,8 @@ impl Prepared {
             thawing.thaw(ThawReason::Unmount);
         })?;
         let look = watch(volume.clone(), self.timed, self.log_work.clone(), name.clone());
-        let log_thread =
-            LogThread::start(volume.clone(), self.log_work.clone()).map_err(no_thread)?;
+        let log_thread = LogThread::start(volume.clone(), self.log_work.clone(), waker.clone());
+        let log_thread = log_thread.map_err(no_thread)?;
         let background =
             Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone(), look);
         let background = background.map_err(no_thread)?;
