@@ -211,8 +211,8 @@ fn join(
     if answered.is_err() || is_aborted || own.is_lost() { Err(error) } else { Ok(()) }
 }
 
-/// Returns a function that tells the volume how long writing takes, adjusts the length of batches, and logs what becomes wrong
-/// with the volume.
+/// Returns a function that tells the volume how long writing takes, adjusts the length of batches, wakes the log's thread for
+/// what the background has left to it, and logs what becomes wrong with the volume.
 fn watch(
     volume: Arc<Volume>,
     timed: Arc<TimedDevice>,
@@ -223,6 +223,7 @@ fn watch(
     move || {
         timed.take_measurements().into_iter().for_each(|micros| volume.note_write_speed(micros));
         log_work.adjust(&volume);
+        log_work.note(&volume);
         log.look(&volume, &name);
     }
 }

@@ -8,6 +8,8 @@ use sfs_fuse::{FuseOperation, Handler, Queue, Reply, RequestExtensions, WaitingC
 use sfs_testkit::ram_volume::{FILE_MODE, caller, format, open};
 
 use super::*;
+use crate::log_thread::LogThread;
+use crate::log_thread::tests::{leave_work, wait_until};
 
 #[test]
 fn files_with_one_number_have_different_generations() {
@@ -142,4 +144,23 @@ fn data_of_a_deleted_file_does_not_count_as_lost() {
     assert!(shell.lost_writeback.is_any(), "a process may have it open");
     shell.forget([(file, 1)]);
     assert!(!shell.lost_writeback.is_any());
+}
+
+/// Regression: work that a forgotten file left to the log's thread woke nobody, and waited for the next change.
+#[test]
+fn a_forgotten_file_wakes_the_logs_thread() {
+    let mut options = MountOptions::default();
+    options.volume.has_log_thread = true;
+    let shell = shell(&options);
+    let file = make_file(&shell);
+    shell.volume.unlink(ROOT_INO, b"f", &caller()).expect("the file is removed");
+    let FuseShell { volume, log_work, waker, .. } = &shell;
+    let thread = LogThread::start(volume.clone(), log_work.clone(), waker.clone());
+    let thread = thread.expect("a thread");
+    wait_until(|| log_work.progress() > 0);
+    leave_work(volume);
+    let forget = request(file, FuseOperation::Forget { count: 1 });
+    shell.reply_to(&forget, &mut []).expect("a file is forgotten");
+    wait_until(|| !volume.is_log_work_due());
+    thread.stop();
 }
