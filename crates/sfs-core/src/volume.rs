@@ -37,6 +37,7 @@ mod log_step_tests;
 mod memory_tests;
 mod mount;
 mod namespace;
+mod old_content;
 mod read;
 mod read_ahead;
 mod read_blocks;

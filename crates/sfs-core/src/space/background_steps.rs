@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::checkpoint_due::{self, SinceCheckpoint};
-use super::control::{CommittedPart, SpaceControl, ignore_shortage};
+use super::control::{SpaceControl, ignore_shortage};
+use super::rounds::CommittedPart;
 use crate::Result;
 use crate::clean::watermarks::{self, Urgency, garbage, is_checkpoint_worthwhile, urgency};
 use crate::clean::{CleaningRound, ReadStep, Trim};
