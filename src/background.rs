@@ -137,7 +137,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts the thread, which also calls `look` between its steps.
+    /// Starts the thread, which also calls `look` after each step.
     pub(crate) fn start(
         volume: Arc<Volume>,
         waker: Arc<Waker>,
@@ -175,8 +175,9 @@ fn run(
     let mut memory_returned = MemoryReturned::default();
     loop {
         bdi.adjust(volume.certain_space().available_bytes());
+        let outcome = step(volume, waker);
         look();
-        let (pause, until_change) = match step(volume, waker) {
+        let (pause, until_change) = match outcome {
             None => (Some(PAUSE_MAX), true),
             Some(Ok(Work::More)) => {
                 last_reported.clear();
@@ -269,6 +270,10 @@ fn step(volume: &Volume, waker: &Waker) -> Option<sfs_core::Result<Work>> {
 #[cfg(test)]
 mod tests {
     use sfs_core::Error;
+    use sfs_core::format::{DataLayout, ROOT_INO};
+    use sfs_core::request::VolumeOptions;
+    use sfs_device::RamDevice;
+    use sfs_testkit::ram_volume::{FILE_MODE, caller, format, open};
 
     use super::*;
 
@@ -321,6 +326,25 @@ mod tests {
         let start = Instant::now();
         assert!(waker.wait(LONG, true, &stopped) && waker.wait(LONG, false, &stopped));
         assert!(start.elapsed() < LONG);
+    }
+
+    /// Regression: the log's thread was woken for what a step had left to it only before the next step, a second later.
+    #[test]
+    fn the_look_follows_the_step() {
+        let device = Arc::new(RamDevice::new(1 << 14));
+        format(device.clone(), 256, DataLayout::Log);
+        let options = VolumeOptions { commit_interval: Duration::ZERO, ..VolumeOptions::default() };
+        let volume = Arc::new(open(device, options));
+        volume.make_node(ROOT_INO, b"f", FILE_MODE, 0, &caller()).expect("there is room");
+        let before = volume.counters().commits;
+        let (sender, looks) = channel::unbounded();
+        let looked_at = volume.clone();
+        let look = move || _ = sender.send(looked_at.counters().commits);
+        let device = "device".to_owned();
+        let background = Background::start(volume, Arc::default(), Arc::default(), device, look);
+        let background = background.expect("a thread");
+        assert!(looks.recv().expect("a look") > before, "the step has committed");
+        background.stop();
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Threads that serve requests leave batches to this thread, and wake it ([`LogWork::note`]). A write for which there is no room
 //! waits for the progress of the thread ([`LogWork::wait_for_progress`]). After a step that should have written back and has written nothing no write
-//! waits: the volume itself refuses a write that would overrun its memory.
+//! waits: the volume itself refuses a write that would overrun its memory. While the background thread rests, this one does, too.
 
 use std::io;
 use std::sync::Arc;
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use sfs_core::Volume;
 use sfs_device::{BLOCK_SIZE, FileDevice};
+
+use crate::background::Waker;
 
 /// Time that a batch may take while programs sync: a sync waits for one batch at most.
 const BATCH_TIME: Duration = Duration::from_millis(20);
@@ -75,12 +77,18 @@ impl LogWork {
         }
     }
 
-    /// Keeps the thread from beginning a step as long as the returned value lives, unless the present step is not over at `end`.
+    /// Keeps the thread from beginning a step as long as the returned value lives.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
+        self.step.lock()
+    }
+
+    /// Does the same, unless the present step is not over at `end`.
     pub(crate) fn hold_by(&self, end: Instant) -> Option<MutexGuard<'_, ()>> {
         self.step.try_lock_until(end)
     }
 
-    /// Wakes the thread if there is work. Called after each change.
+    /// Wakes the thread if there is work. Called after everything that may leave work: a change, a file that is forgotten, and a
+    /// step of the background thread.
     pub(crate) fn note(&self, volume: &Volume) {
         if !volume.is_log_work_due() {
             return;
@@ -128,13 +136,13 @@ impl LogWork {
         }
     }
 
-    fn run(&self, volume: &Volume) {
+    fn run(&self, volume: &Volume, waker: &Waker) {
         let mut pause = PAUSE_STUCK;
         let mut state = self.state.lock();
         while !state.is_stopped {
             self.is_idle.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            if !volume.is_log_work_due() {
+            if waker.is_resting() || !volume.is_log_work_due() {
                 self.set_stuck(false);
                 self.wake.wait(&mut state);
                 continue;
@@ -144,7 +152,8 @@ impl LogWork {
             self.pace.apply(volume);
             // Errors are reported by the background's commit, by syncs, and by writes that overrun the memory.
             let step = self.step.lock();
-            let has_written = volume.log_step().unwrap_or(false);
+            // A rest may have begun meanwhile. Whoever begins one waits for the present step.
+            let has_written = waker.is_resting() || volume.log_step().unwrap_or(false);
             drop(step);
             state = self.state.lock();
             // Work for changes that fails lets writes wait for no longer than before.
@@ -232,10 +241,15 @@ pub(crate) struct LogThread {
 }
 
 impl LogThread {
-    pub(crate) fn start(volume: Arc<Volume>, work: Arc<LogWork>) -> io::Result<Self> {
+    /// Starts the thread, which rests while `waker` lets the background thread rest.
+    pub(crate) fn start(
+        volume: Arc<Volume>,
+        work: Arc<LogWork>,
+        waker: Arc<Waker>,
+    ) -> io::Result<Self> {
         let shared = work.clone();
         let thread = std::thread::Builder::new().name("sfs-log-writer".into());
-        let thread = thread.spawn(move || shared.run(&volume))?;
+        let thread = thread.spawn(move || shared.run(&volume, &waker))?;
         Ok(Self { work, thread })
     }
 
@@ -250,8 +264,57 @@ impl LogThread {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use sfs_core::format::{DataLayout, ROOT_INO};
+    use sfs_core::request::VolumeOptions;
+    use sfs_device::RamDevice;
+    use sfs_testkit::ram_volume::{FILE_MODE, caller, format, open};
+
     use super::*;
+
+    /// Makes names until changes of metadata ask the log's thread for work, and wakes nobody.
+    pub(crate) fn leave_work(volume: &Volume) {
+        let mut no = 0;
+        while !volume.is_log_work_due() {
+            let name = format!("name-{no}");
+            let made = volume.make_node(ROOT_INO, name.as_bytes(), FILE_MODE, 0, &caller());
+            made.expect("there is room");
+            no += 1;
+        }
+    }
+
+    /// Waits until another thread has made `condition` true.
+    pub(crate) fn wait_until(condition: impl Fn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !condition() {
+            assert!(Instant::now() < end, "nothing has happened for a minute");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Regression: a remount to read-only reported rest, and then the thread wrote what was left to it.
+    #[test]
+    fn nothing_is_written_during_a_rest() {
+        let device = Arc::new(RamDevice::new(1 << 14));
+        format(device.clone(), 256, DataLayout::Log);
+        let options = VolumeOptions { has_log_thread: true, ..VolumeOptions::default() };
+        let volume = Arc::new(open(device, options));
+        let (work, waker) = (Arc::new(LogWork::new(None)), Arc::new(Waker::default()));
+        let thread = LogThread::start(volume.clone(), work.clone(), waker.clone());
+        let thread = thread.expect("a thread");
+        wait_until(|| work.progress() > 0);
+        leave_work(&volume);
+        drop((waker.rest(), work.hold()));
+        let written = || volume.counters().device_bytes_written;
+        let (before, seen) = (written(), work.progress());
+        work.note(&volume);
+        wait_until(|| work.progress() > seen);
+        assert_eq!(written(), before);
+        waker.note();
+        work.note(&volume);
+        wait_until(|| written() > before);
+        thread.stop();
+    }
 
     #[test]
     fn batches_are_short_while_programs_sync_on_a_slow_device() {

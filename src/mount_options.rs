@@ -7,16 +7,15 @@
 mod foreign;
 pub mod remount;
 pub mod table;
+mod values;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use nix::mount::MsFlags;
 use sfs_core::policy::{self, GROUPING_POLICIES, GROUPS_MAX, VICTIM_POLICIES};
-use sfs_core::request::{AccessTimePolicy, ErrorReaction, Remainder, VolumeOptions};
+use sfs_core::request::{AccessTimePolicy, Remainder, VolumeOptions};
 use sfs_fuse::{AsyncDio, InitFlags};
-use sfs_system::parse_size;
 
 use crate::device_speed::AsyncReads;
 use crate::exit_error::ExitError;
@@ -159,55 +158,48 @@ impl MountOptions {
 
     fn take_value(&mut self, name: &str, value: &str) -> Result<bool, ExitError> {
         match name {
-            "write_buffer" => self.volume.write_buffer = size(name, value, 1 << 20)?,
-            "cache" => self.volume.cache = size(name, value, 1 << 20)?,
-            "commit" => self.volume.commit_interval = seconds(name, value)?,
-            "checkpoint" => self.volume.checkpoint_interval = seconds(name, value)?,
-            "writeback" => self.writeback = switch(name, value)?,
+            "write_buffer" => self.volume.write_buffer = values::size(name, value, 1 << 20)?,
+            "cache" => self.volume.cache = values::size(name, value, 1 << 20)?,
+            "commit" => self.volume.commit_interval = values::seconds(name, value)?,
+            "checkpoint" => self.volume.checkpoint_interval = values::seconds(name, value)?,
+            "writeback" => self.writeback = values::switch(name, value)?,
             "async_dio" => {
-                self.async_dio = match one_of(name, value, &["auto", "on", "off"])? {
+                self.async_dio = match values::one_of(name, value, &["auto", "on", "off"])? {
                     "on" => AsyncDio::Always,
                     "off" => AsyncDio::Never,
                     _ => AsyncDio::WhereSafe,
                 };
             }
             "async_read" => {
-                self.async_reads = match one_of(name, value, &["auto", "on", "off"])? {
+                self.async_reads = match values::one_of(name, value, &["auto", "on", "off"])? {
                     "on" => AsyncReads::Always,
                     "off" => AsyncReads::Never,
                     _ => AsyncReads::WhereFast,
                 };
             }
-            "errors" => self.volume.on_error = reaction(name, value)?,
+            "errors" => self.volume.on_error = values::reaction(name, value)?,
             "policy" => {
                 let value = policy::current_name(value);
-                self.volume.grouping = one_of(name, value, &GROUPING_POLICIES)?.to_owned();
+                self.volume.grouping = values::one_of(name, value, &GROUPING_POLICIES)?.to_owned();
             }
             "victim" => {
-                self.volume.victim = Some(one_of(name, value, &VICTIM_POLICIES)?.to_owned())
+                self.volume.victim = Some(values::one_of(name, value, &VICTIM_POLICIES)?.to_owned())
             }
             "groups" => {
-                let groups = value.parse().ok().filter(|groups| (1..=GROUPS_MAX).contains(groups));
-                let wrong = || {
-                    ExitError::usage(format_args!("{name}={value}: give a number, 1..{GROUPS_MAX}"))
-                };
-                self.volume.groups = Some(groups.ok_or_else(wrong)?);
+                self.volume.groups = Some(values::number(name, value, 1..=GROUPS_MAX)?);
             }
             "remainder" => {
-                self.volume.remainder = match one_of(name, value, &["pure", "mixed"])? {
+                self.volume.remainder = match values::one_of(name, value, &["pure", "mixed"])? {
                     "mixed" => Remainder::Mixed,
                     _ => Remainder::Pure,
                 };
             }
             "cleaning" => {
-                let choice = one_of(name, value, &["yielding", "eager"])?;
+                let choice = values::one_of(name, value, &["yielding", "eager"])?;
                 self.volume.yield_cleaning = choice == "yielding";
             }
             "wear_levelling" => {
-                let bound = value.parse().ok().filter(|bound| (1..=10_000).contains(bound));
-                let wrong =
-                    || ExitError::usage(format_args!("{name}={value}: give a number, 1..10000"));
-                self.volume.wear_levelling = Some(bound.ok_or_else(wrong)?);
+                self.volume.wear_levelling = Some(values::number(name, value, 1..=10_000)?);
             }
             "defrag" => {
                 let percent = match value {
@@ -221,14 +213,9 @@ impl MountOptions {
                 };
                 self.volume.idle_defragmentation = percent.ok_or_else(wrong)?;
             }
-            "threads" => {
-                let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
-                let wrong =
-                    || ExitError::usage(format_args!("{name}={value}: give a number, 1..64"));
-                self.threads = Some(threads.ok_or_else(wrong)?);
-            }
+            "threads" => self.threads = Some(values::number(name, value, 1..=64)?),
             "cache_dev" => self.cache_device = Some(PathBuf::from(value)),
-            "metrics" => self.metrics = Some(loopback(name, value)?),
+            "metrics" => self.metrics = Some(values::loopback(name, value)?),
             _ => return Ok(false),
         }
         Ok(true)
@@ -303,61 +290,12 @@ impl MountOptions {
     }
 }
 
-/// Returns the one of `choices` that equals `value`.
-fn one_of<'a>(name: &str, value: &str, choices: &[&'a str]) -> Result<&'a str, ExitError> {
-    choices.iter().find(|choice| **choice == value).copied().ok_or_else(|| {
-        ExitError::usage(format_args!("{name}={value}: give one of {}", choices.join(", ")))
-    })
-}
-
-/// Parses the reaction to damage, by ext4's names.
-fn reaction(name: &str, value: &str) -> Result<ErrorReaction, ExitError> {
-    if value == "panic" {
-        return Err(ExitError::usage(format_args!(
-            "{name}={value}: a filesystem in user space does not stop the machine; give remount-ro, \
-             which stops all writes"
-        )));
-    }
-    Ok(match one_of(name, value, &["continue", "remount-ro"])? {
-        "remount-ro" => ErrorReaction::RemountReadOnly,
-        _ => ErrorReaction::Continue,
-    })
-}
-
-/// Parses an address at which only programs of this machine can reach the daemon.
-fn loopback(name: &str, value: &str) -> Result<SocketAddr, ExitError> {
-    let address = value.parse().ok();
-    address.filter(|at: &SocketAddr| at.ip().is_loopback() && at.port() > 0).ok_or_else(|| {
-        ExitError::usage(format_args!(
-            "{name}={value}: give a loopback address and a port, 127.0.0.1:PORT or [::1]:PORT"
-        ))
-    })
-}
-
-fn size(name: &str, value: &str, least: u64) -> Result<usize, ExitError> {
-    let parsed = parse_size(value).ok().filter(|size| (least..=1 << 40).contains(size));
-    parsed.and_then(|size| usize::try_from(size).ok()).ok_or_else(|| {
-        ExitError::usage(format_args!("{name}={value}: give a size from 1M to 1T, such as 64M"))
-    })
-}
-
-fn switch(name: &str, value: &str) -> Result<bool, ExitError> {
-    match value {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(ExitError::usage(format_args!("{name}={value}: give on or off"))),
-    }
-}
-
-fn seconds(name: &str, value: &str) -> Result<Duration, ExitError> {
-    let parsed = value.parse().ok().filter(|secs| (1..=3600).contains(secs));
-    parsed.map(Duration::from_secs).ok_or_else(|| {
-        ExitError::usage(format_args!("{name}={value}: give whole seconds, 1..3600"))
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use sfs_core::request::ErrorReaction;
+
     use super::*;
 
     #[test]

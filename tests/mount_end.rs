@@ -1,19 +1,20 @@
 //! Unmounts of all kinds, and the data on the device after them.
 
+#[path = "mount_end/earlier_daemons.rs"]
+mod earlier_daemons;
 #[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, BufRead as _};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::{
-    CACHES, TestVolume, can_mount, sfs_ctl_stat, sfs_mount, sfs_umount, sfs_umount_unused, stderr,
-    transport,
+    CACHES, Mount, TestVolume, can_mount, sfs_ctl_stat, sfs_umount, sfs_umount_unused, stderr,
 };
 use rustix::fs::minor;
 use rustix::mount::{UnmountFlags, unmount};
@@ -29,6 +30,14 @@ fn expect_failure(output: &Output, reason: &str) {
     assert_eq!(output.status.code(), Some(MOUNT), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.starts_with("sfs-umount: ") && said.contains(reason), "'{reason}': {said}");
+}
+
+/// Returns the first line that `program` prints to its standard error, which is piped.
+fn first_line(program: &mut Child) -> String {
+    let mut line = String::new();
+    let said = program.stderr.take().expect("piped");
+    io::BufReader::new(said).read_line(&mut line).expect("a line");
+    line
 }
 
 /// A filesystem in memory that fills up soon.
@@ -128,31 +137,6 @@ fn mounted_files_whose_data_is_lost_sync_with_eio() {
 }
 
 #[test]
-fn mounted_volumes_whose_daemon_died_are_named() {
-    if !can_mount() {
-        return;
-    }
-    let volume = TestVolume::new(SIZE);
-    for (options, is_loss) in [("rw", true), ("ro", false)] {
-        let mount = volume.mount(options);
-        mount.kill();
-        let asked = sfs_ctl_stat(&volume.dir, &[]);
-        assert!(stderr(&asked).contains("its daemon has died"), "{}", stderr(&asked));
-        let output = sfs_umount_unused(&volume.dir);
-        if is_loss {
-            expect_failure(&output, "its daemon had died before");
-        } else {
-            assert!(output.status.success(), "{}", stderr(&output));
-        }
-        assert!(!is_mounted(&volume.dir));
-        mount.wait_for_end();
-        volume.check();
-    }
-    // The remains of the dead mount do not hinder the next one.
-    volume.mount("").unmount();
-}
-
-#[test]
 fn mounted_volumes_report_that_the_unmount_waits() {
     if !can_mount() {
         return;
@@ -164,9 +148,7 @@ fn mounted_volumes_report_that_the_unmount_waits() {
     command.arg("-v").arg(&volume.dir).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut waiting = command.spawn().expect("sfs-umount runs");
     // The first line reports that the unmount waits.
-    let mut line = String::new();
-    let said = waiting.stderr.take().expect("piped");
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line).expect("a line");
+    let line = first_line(&mut waiting);
     assert!(line.contains("waiting until everything is on"), "{line}");
     assert!(!is_mounted(&volume.dir));
     mount.signal(Signal::CONT);
@@ -315,11 +297,7 @@ fn mounted_volumes_with_another_mount_point_are_named_at_once() {
     }
     let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
-    let other = volume.scratch.path().join("other");
-    fs::create_dir(&other).expect("a directory");
-    let mut command = Command::new("mount");
-    command.arg("--bind").args([&mount.dir, &other]);
-    assert!(command.status().expect("mount runs").success());
+    let other = bind_elsewhere(&volume, &mount);
     let begun = Instant::now();
     let output = sfs_umount_unused(&mount.dir);
     assert!(begun.elapsed() < Duration::from_secs(60), "{}", stderr(&output));
@@ -331,6 +309,16 @@ fn mounted_volumes_with_another_mount_point_are_named_at_once() {
     assert!(output.status.success(), "{}", stderr(&output));
     mount.wait_for_end();
     volume.check();
+}
+
+/// Makes the mount visible at another directory, too, and returns it.
+fn bind_elsewhere(volume: &TestVolume, mount: &Mount) -> PathBuf {
+    let other = volume.scratch.path().join("other");
+    fs::create_dir(&other).expect("a directory");
+    let mut command = Command::new("mount");
+    command.arg("--bind").args([&mount.dir, &other]);
+    assert!(command.status().expect("mount runs").success());
+    other
 }
 
 /// Runs `sfs-umount` as umount(8) runs its helper for an image file.
@@ -350,11 +338,7 @@ fn mounted_volumes_are_unmounted_by_the_helper_of_umount() {
     }
     let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
-    let other = volume.scratch.path().join("other");
-    fs::create_dir(&other).expect("a directory");
-    let mut command = Command::new("mount");
-    command.arg("--bind").args([&mount.dir, &other]);
-    assert!(command.status().expect("mount runs").success());
+    let other = bind_elsewhere(&volume, &mount);
     // umount(8) takes one of several mount points away without an error.
     let output = umount_helper(&volume, &mount.dir, &["-n"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -395,87 +379,6 @@ fn mounted_volumes_in_use_for_a_moment_are_unmounted() {
     user.wait().expect("sleep ends");
     assert!(output.status.success(), "{}", stderr(&output));
     mount.wait_for_end();
-}
-
-/// Another program has unmounted the volume, and its daemon still writes.
-#[test]
-fn mounted_volumes_are_mounted_again_once_the_daemon_has_ended() {
-    if !can_mount() {
-        return;
-    }
-    for volume in [Some(TestVolume::new(SIZE)), TestVolume::on_loop(SIZE)].into_iter().flatten() {
-        let mount = volume.mount("");
-        fs::write(mount.dir.join("file"), "content").expect("writing");
-        mount.signal(Signal::STOP);
-        let mut command = Command::new("umount");
-        command.args(["--lazy", "--internal-only"]).arg(&mount.dir);
-        let mut unmounting = command.spawn().expect("umount runs");
-        wait_until("the mount is gone", || !is_mounted(&volume.dir));
-        thread::scope(|scope| {
-            let again = scope.spawn(|| volume.mount(""));
-            thread::sleep(Duration::from_millis(200));
-            assert!(!again.is_finished());
-            mount.signal(Signal::CONT);
-            let again = again.join().expect("the volume is mounted again");
-            assert_eq!(fs::read(again.dir.join("file")).expect("the file"), b"content");
-            again.unmount();
-        });
-        unmounting.wait().expect("umount ends");
-        volume.check();
-    }
-}
-
-/// The process that the user started explains the wait; the daemon has no terminal.
-#[test]
-fn mounted_volumes_report_that_the_mount_waits_for_an_earlier_daemon() {
-    if !can_mount() {
-        return;
-    }
-    let volume = TestVolume::new(SIZE);
-    let mount = volume.mount("");
-    mount.signal(Signal::STOP);
-    let mut command = Command::new("umount");
-    command.args(["--lazy", "--internal-only"]).arg(&mount.dir);
-    let mut unmounting = command.spawn().expect("umount runs");
-    wait_until("the mount is gone", || !is_mounted(&volume.dir));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
-    command.args(["--transport", &transport()]).arg(&volume.device).arg(&volume.dir);
-    let mut waiting = command.stderr(Stdio::piped()).spawn().expect("sfs-mount runs");
-    let mut line = String::new();
-    let said = waiting.stderr.take().expect("piped");
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line).expect("a line");
-    mount.signal(Signal::CONT);
-    let expected =
-        format!("waiting for the daemon of an earlier mount of {}", volume.device.display());
-    assert!(line.contains(&expected), "{line}");
-    unmounting.wait().expect("umount ends");
-    // A process that another test forks may hold the device for a moment.
-    let is_mounted = waiting.wait().expect("sfs-mount ends").success();
-    if is_mounted { volume.mounted() } else { volume.mount("") }.unmount();
-    volume.check();
-}
-
-#[test]
-fn mounted_volumes_of_a_dead_daemon_are_named_by_a_mount_and_removed() {
-    if !can_mount() {
-        return;
-    }
-    let volume = TestVolume::new(SIZE);
-    for is_cached in [false, true] {
-        let mount = volume.mount("");
-        let _ = fs::metadata(&mount.dir).expect("the mount answers");
-        mount.kill();
-        if !is_cached {
-            let _ = fs::read_dir(&mount.dir).expect_err("no daemon answers");
-        }
-        let output = sfs_mount(&volume.device, &volume.dir, "");
-        assert_eq!(output.status.code(), Some(MOUNT), "{}", stderr(&output));
-        assert!(stderr(&output).contains("has died; 'sfs-umount"), "{}", stderr(&output));
-        expect_failure(&sfs_umount(&volume.dir), "its daemon had died before");
-        assert!(!is_mounted(&volume.dir));
-        mount.wait_for_end();
-    }
-    volume.mount("").unmount();
 }
 
 /// umount(8) with `--force` aborts the connection: the daemon writes the data that it has received,

@@ -47,6 +47,20 @@ impl<'a> UpgradedMount<'a> {
         Self::new(volume, Path::new(env!("CARGO_BIN_EXE_sfs-mount")), &["-o", options])
     }
 
+    /// Mounts `volume` with a copy of the program, which a test replaces.
+    fn with_copy(volume: &'a TestVolume) -> (Program, Self) {
+        let program = Program::copy_to(volume.scratch.path());
+        let mount = Self::new(volume, &program.path, &[]);
+        (program, mount)
+    }
+
+    /// Changes the options of the mount.
+    fn remount(&self, list: &str) {
+        let mut of = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
+        let output = of.args(["-o", list]).arg(&self.dir).output().expect("sfs-mount runs");
+        assert!(output.status.success(), "{list}: {}", stderr(&output));
+    }
+
     fn daemon(&self) -> Pid {
         daemon_of(&self.volume.device).expect("a daemon runs")
     }
@@ -183,8 +197,7 @@ fn a_handover_that_fails_leaves_the_program_before_serving() {
         return;
     }
     let volume = TestVolume::new("64M");
-    let program = Program::copy_to(volume.scratch.path());
-    let mount = UpgradedMount::new(&volume, &program.path, &[]);
+    let (program, mount) = UpgradedMount::with_copy(&volume);
     mount.is_served("before");
     program.remove();
     mount.fails_to_upgrade(&[], "cannot start the installed sfs-mount: No such file");
@@ -223,8 +236,7 @@ fn a_program_that_ends_when_it_may_write_is_replaced_by_the_one_before() {
         return;
     }
     let volume = TestVolume::new("64M");
-    let program = Program::copy_to(volume.scratch.path());
-    let mount = UpgradedMount::new(&volume, &program.path, &[]);
+    let (program, mount) = UpgradedMount::with_copy(&volume);
     fs::write(mount.dir.join("file"), "content").expect("room");
     let open = File::open(mount.dir.join("file")).expect("the file");
     fs::remove_file(mount.dir.join("file")).expect("the file");
@@ -288,11 +300,6 @@ fn a_read_only_mount_is_handed_over_without_a_write() {
     fs::write(mount.dir.join("file"), "content").expect("room");
     mount.unmount();
     let image = || fs::read(&volume.device).expect("the image");
-    let remount = |list: &str| {
-        let mut of = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
-        let output = of.args(["-o", list]).arg(&volume.dir).output().expect("sfs-mount runs");
-        assert!(output.status.success(), "{list}: {}", stderr(&output));
-    };
     let mount = UpgradedMount::of(&volume, "ro");
     let before = image();
     for _ in 0..2 {
@@ -302,7 +309,7 @@ fn a_read_only_mount_is_handed_over_without_a_write() {
     }
     std::thread::sleep(Duration::from_millis(50));
     assert!(before == image(), "something was written");
-    remount("remount,rw");
+    mount.remount("remount,rw");
     mount.is_served("written again");
     mount.upgrade();
     mount.unmount();

@@ -1,32 +1,17 @@
 #!/bin/sh
 # Runs in a guest at every boot: installs the package, and uses SFS as one uses ext4, which stands beside it.
-# Each check prints "guest: ok NAME" or "guest: failed NAME"; "guest: cut" asks for a power cut, "guest: end" is the last line.
-# Disks: one and two are for SFS, old is for ext4.
+# "guest: cut" asks for a power cut, "guest: end" is the last line. Disks: one and two are for SFS, old is for ext4.
+
+. /guest/checks
 
 one=/dev/disk/by-id/virtio-one
 two=/dev/disk/by-id/virtio-two
 old=/dev/disk/by-id/virtio-old
 uuid=5f5e1000-1111-2222-3333-444455556666
 
-check() {
-    name=$1
-    shift
-    if "$@" >/tmp/check.out 2>&1; then
-        echo "guest: ok $name"
-    else
-        echo "  status $? of: $*"
-        sed 's/^/  /' /tmp/check.out
-        echo "guest: failed $name"
-    fi
-}
-
 # Prints type, label and UUID of a disk by lsblk.
 seen() {
     lsblk -n -o FSTYPE,LABEL,UUID "$1" | tr -s ' '
-}
-
-is() {
-    [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; return 1; }
 }
 
 type_at() {
@@ -112,7 +97,7 @@ END
     check "fsck -A, in full" fsck -A -R -f -y
     check "mount -a again" mount -a
     check "the trees are equal after a mount" are_equal
-    echo 2 >/guest/stage
+    next 2
     sync
     systemctl reboot
 }
@@ -129,8 +114,7 @@ stage_2() {
     for dir in /srv/one /srv/two /srv/old; do
         echo synced >"$dir/synced" && sync "$dir/synced"
     done
-    echo 3 >/guest/stage
-    sync /guest/stage
+    next 3
     # Until the power is cut, something is being written.
     for dir in /srv/one /srv/two; do
         (while :; do cp -a /usr/share/common-licenses "$dir/busy" && rm -rf "$dir/busy"; done) 2>/dev/null &
@@ -161,7 +145,7 @@ stage_3() {
     check "fsck -A passes over it" fsck -A -R -a
     list_files >/tmp/after
     check "no file is left" diff /guest/before /tmp/after
-    echo 4 >/guest/stage
+    next 4
     sync
     echo "guest: end"
     systemctl poweroff
@@ -172,8 +156,4 @@ list_files() {
         -o -path /var/lib/systemd -o -path /var/lib/apt -o -path /etc/fstab \) -prune -o -print | sort
 }
 
-# Output of the host's console is slow until the boot is over.
-systemctl is-system-running --wait >/dev/null 2>&1
-stage=$(cat /guest/stage 2>/dev/null || echo 1)
-echo "  boot $stage: $(systemctl is-system-running), $(systemctl --failed --no-legend | tr '\n' ';')"
-"stage_$stage"
+run_stage

@@ -1,22 +1,8 @@
 #!/bin/sh
-# Runs at every boot in a guest whose root filesystem and /home are SFS; see xtask/src/rooted.rs. Each check prints "guest: ok NAME" or
-# "guest: failed NAME"; "guest: cut" asks for a power cut. The guest restarts once, and switches itself off at the end.
+# Runs at every boot in a guest whose root filesystem and /home are SFS; see xtask/src/rooted.rs. "guest: cut" asks for a power cut.
+# The guest restarts once, and switches itself off at the end.
 
-check() {
-    name=$1
-    shift
-    if "$@" >/run/check.out 2>&1; then
-        echo "guest: ok $name"
-    else
-        echo "  status $? of: $*"
-        sed 's/^/  /' /run/check.out
-        echo "guest: failed $name"
-    fi
-}
-
-is() {
-    [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; return 1; }
-}
+. /guest/checks
 
 # The daemon of the root filesystem and its monitor: argv[0] begins with '@', so systemd does not kill them.
 daemons() {
@@ -31,7 +17,6 @@ daemons() {
 
 # What is true after every boot.
 common() {
-    echo "  boot $stage: $(systemctl is-system-running), $(systemctl --failed --no-legend | tr '\n' ';')"
     sed 's/^/  fsck: /' /run/initramfs/fsck.log
     check "$stage: the root filesystem is SFS" is "$(findmnt -n -o FSTYPE /)" fuseblk.sfs
     check "$stage: /home is SFS" is "$(findmnt -n -o FSTYPE --mountpoint /home)" fuseblk.sfs
@@ -76,10 +61,6 @@ kept() {
     done
 }
 
-next() {
-    echo "$1" >/guest/stage && sync /guest/stage
-}
-
 stage_1() {
     common
     check "sfs-ctl stat of the root" sfs-ctl stat /
@@ -111,7 +92,5 @@ stage_3() {
     systemctl poweroff
 }
 
-systemctl is-system-running --wait >/dev/null 2>&1
-stage=$(cat /guest/stage 2>/dev/null || echo 1)
-"stage_$stage"
+run_stage
 sleep 600

@@ -27,12 +27,13 @@ pub(crate) fn ask_within(
     wait: Duration,
 ) -> Result<ControlReply, ExitError> {
     let ask_once = || ControlClient::connect(mount)?.ask_until(request, Instant::now() + wait);
-    let has_ended = |trouble: &ControlError| matches!(trouble, ControlError::Silent(error) if error.kind() == ErrorKind::UnexpectedEof);
+    let has_ended = |error: &ControlError| match error {
+        ControlError::Silent(cause) => cause.kind() == ErrorKind::UnexpectedEof,
+        _ => false,
+    };
     let reply = match ask_once() {
         // The daemon may have handed the mount over: another one answers. An upgrade is not repeated.
-        Err(trouble)
-            if has_ended(&trouble) && !matches!(request, ControlRequest::Upgrade { .. }) =>
-        {
+        Err(error) if has_ended(&error) && !matches!(request, ControlRequest::Upgrade { .. }) => {
             ask_once()
         }
         reply => reply,
@@ -40,7 +41,7 @@ pub(crate) fn ask_within(
     match reply {
         Ok(ControlReply::Failed { status, line }) => Err(ExitError::of_daemon(status, &line)),
         Ok(reply) => Ok(reply),
-        Err(trouble) => Err(ExitError::mount(format_args!("{}: {trouble}", mount.dir.display()))),
+        Err(error) => Err(ExitError::mount(format_args!("{}: {error}", mount.dir.display()))),
     }
 }
 

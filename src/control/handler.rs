@@ -241,7 +241,7 @@ impl ControlHandler {
         }
         // In this order, as a handover takes them.
         let is_over = self.keep_mounted()?;
-        let step = self.waker.rest();
+        let step = (self.waker.rest(), self.giver.log_work.hold());
         let outcome = self.volume.sync_all().map_err(|error| self.refusal(&error));
         drop((step, is_over));
         if outcome.is_err() {

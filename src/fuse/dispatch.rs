@@ -103,6 +103,12 @@ pub(super) fn is_change(operation: &FuseOperation<'_>) -> bool {
     }
 }
 
+/// Returns whether an operation may leave work to the log's thread: a change, or the end of a file without a name.
+fn may_leave_log_work(operation: &FuseOperation<'_>) -> bool {
+    let forgets = matches!(operation, FuseOperation::Forget { .. } | FuseOperation::BatchForget(_));
+    forgets || is_change(operation)
+}
+
 impl FuseShell {
     /// Returns the largest number of background requests at a time, with `threads` serving threads and a transport that can
     /// park requests or not.
@@ -216,7 +222,7 @@ impl FuseShell {
             Some(Queue::WholeSyncs(ticket)) => self.sync_all_announced(ticket),
             Some(Queue::Changes) | None => self.serve(request, room),
         };
-        if is_change(&request.operation) {
+        if may_leave_log_work(&request.operation) {
             self.log_work.note(&self.volume);
         }
         // The latency of a request that waits once more is that of its last part.

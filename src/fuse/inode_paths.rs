@@ -107,28 +107,21 @@ fn path_of(dir: &Path, directories: &[Directory], mut at: usize) -> PathBuf {
 mod tests {
     use std::sync::Arc;
 
-    use sfs_core::format::{Label, Layout, Superblock, Timestamp};
-    use sfs_core::request::{Caller, VolumeOptions};
+    use sfs_core::format::DataLayout;
+    use sfs_core::request::VolumeOptions;
     use sfs_device::RamDevice;
+    use sfs_testkit::ram_volume::{caller, format, open};
 
     use super::*;
 
-    const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
-    const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW, umask: None };
-
     fn new_volume() -> Volume {
-        let layout = Layout::new(1 << 14, 256, 0).expect("the layout fits");
-        let (label, hash_key) = (Label::NONE, [1, 2]);
-        let superblock =
-            Superblock { uuid: [7; 16], label, hash_key, created: NOW, ..Superblock::new(layout) };
         let device = Arc::new(RamDevice::new(1 << 14));
-        let root = sfs_core::root_directory(0, 0, NOW);
-        sfs_core::make(device.clone(), &superblock, &root).expect("a volume");
-        Volume::open(device, VolumeOptions::default(), NOW).expect("the volume opens")
+        format(device.clone(), 256, DataLayout::Log);
+        open(device, VolumeOptions::default())
     }
 
     fn make(volume: &Volume, parent: u64, name: &[u8], mode: u32) -> u64 {
-        volume.make_node(parent, name, mode, 0, &CALLER).expect("there is room").ino
+        volume.make_node(parent, name, mode, 0, &caller()).expect("there is room").ino
     }
 
     fn name(volume: &Volume, ino: u64) -> String {

@@ -55,8 +55,8 @@ impl Prepared {
             thawing.thaw(ThawReason::Unmount);
         })?;
         let look = watch(volume.clone(), self.timed, self.log_work.clone(), name.clone());
-        let log_thread =
-            LogThread::start(volume.clone(), self.log_work.clone()).map_err(no_thread)?;
+        let log_thread = LogThread::start(volume.clone(), self.log_work.clone(), waker.clone());
+        let log_thread = log_thread.map_err(no_thread)?;
         let background =
             Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone(), look);
         let background = background.map_err(no_thread)?;
@@ -211,8 +211,8 @@ fn join(
     if answered.is_err() || is_aborted || own.is_lost() { Err(error) } else { Ok(()) }
 }
 
-/// Returns a function that tells the volume how long writing takes, adjusts the length of batches, and logs what becomes wrong
-/// with the volume.
+/// Returns a function that tells the volume how long writing takes, adjusts the length of batches, wakes the log's thread for
+/// what the background has left to it, and logs what becomes wrong with the volume.
 fn watch(
     volume: Arc<Volume>,
     timed: Arc<TimedDevice>,
@@ -223,6 +223,7 @@ fn watch(
     move || {
         timed.take_measurements().into_iter().for_each(|micros| volume.note_write_speed(micros));
         log_work.adjust(&volume);
+        log_work.note(&volume);
         log.look(&volume, &name);
     }
 }

@@ -11,13 +11,7 @@ use sfs_testkit::wait_until;
 
 use super::UpgradedMount;
 use super::harness::{TestVolume, can_mount, daemon_of, stderr};
-use super::programs::{self, Program, script};
-
-fn remount(volume: &TestVolume, list: &str) {
-    let mut of = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
-    let output = of.args(["-o", list]).arg(&volume.dir).output().expect("sfs-mount runs");
-    assert!(output.status.success(), "{list}: {}", stderr(&output));
-}
+use super::programs::{self, script};
 
 /// The background rests after a remount to read-only, until the next change.
 #[test]
@@ -32,14 +26,14 @@ fn a_mount_that_was_read_only_for_some_time_is_written_after_an_upgrade() {
         };
         let mount = UpgradedMount::of(&volume, "rw");
         mount.is_served("before");
-        remount(&volume, "remount,ro");
+        mount.remount("remount,ro");
         mount.is_refused(&[], "was made read-only by a remount");
-        remount(&volume, "remount,rw");
+        mount.remount("remount,rw");
         mount.upgrade();
         mount.is_served("upgraded without a change since the remount");
         mount.unmount();
         let mount = UpgradedMount::of(&volume, "ro");
-        remount(&volume, "remount,rw");
+        mount.remount("remount,rw");
         mount.upgrade();
         mount.is_served("upgraded without a change since the mount");
         mount.unmount();
@@ -53,8 +47,7 @@ fn a_signal_in_the_pause_ends_the_handover_and_the_mount() {
         return;
     }
     let volume = TestVolume::on_loop("64M").unwrap_or_else(|| TestVolume::new("64M"));
-    let program = Program::copy_to(volume.scratch.path());
-    let mount = UpgradedMount::new(&volume, &program.path, &[]);
+    let (program, mount) = UpgradedMount::with_copy(&volume);
     mount.is_served("before");
     let waiting = volume.scratch.path().join("waiting");
     let steps = [
@@ -84,8 +77,7 @@ fn a_program_with_another_format_does_not_take_a_mount_over() {
         return;
     }
     let volume = TestVolume::new("64M");
-    let program = Program::copy_to(volume.scratch.path());
-    let mount = UpgradedMount::new(&volume, &program.path, &[]);
+    let (program, mount) = UpgradedMount::with_copy(&volume);
     mount.is_served("before");
     let saved = programs::superblocks(&volume.device);
     let older = volume.scratch.path().join("older");
@@ -108,8 +100,7 @@ fn a_mount_that_no_program_can_serve_is_taken_away() {
         return;
     }
     let volume = TestVolume::new("64M");
-    let program = Program::copy_to(volume.scratch.path());
-    let mount = UpgradedMount::new(&volume, &program.path, &[]);
+    let (program, mount) = UpgradedMount::with_copy(&volume);
     mount.is_served("before");
     let saved = programs::superblocks(&volume.device);
     let steps = [
@@ -140,8 +131,7 @@ fn root_runs_no_program_of_others() {
         return;
     }
     let volume = TestVolume::new("64M");
-    let program = Program::copy_to(volume.scratch.path());
-    let mount = UpgradedMount::new(&volume, &program.path, &[]);
+    let (program, mount) = UpgradedMount::with_copy(&volume);
     let mode = |path: &Path, mode| {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
         fs::set_permissions(path, mode).expect("a mode");

@@ -8,6 +8,7 @@ pub(crate) mod bytes;
 pub(crate) mod card;
 pub(crate) mod compare;
 pub(crate) mod counts;
+mod medium;
 pub(crate) mod pacing;
 pub(crate) mod profile;
 mod spread;

@@ -12,7 +12,22 @@ mod machine;
 pub(crate) use debian_tree::DebianTree;
 pub(crate) use machine::{Disk, Guest};
 
-use anyhow::{Result, bail};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::workspace::Workspace;
+
+/// Puts `script` of `packaging/guest` into the directory `guest` of a guest, to be run at every boot, with what it sources.
+pub(crate) fn put_scripts(workspace: &Workspace, script: &str, guest: &Path) -> Result<()> {
+    let scripts = workspace.root.join("packaging/guest");
+    for (from, to) in [(script, "run"), ("checks.sh", "checks")] {
+        let (from, to) = (scripts.join(from), guest.join(to));
+        fs::copy(&from, &to).with_context(|| from.display().to_string())?;
+        fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
 
 /// Checks that guests can be built and started here; as root, missing packages are installed.
 pub(crate) fn need() -> Result<()> {

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use crate::{
     dist,
@@ -69,15 +69,13 @@ fn check(workspace: &Workspace) -> Result<StepOutcome> {
     watch(&guest)
 }
 
-/// Writes the package and the script of the guest as a tar archive to the image of the payload.
+/// Writes the package and the scripts of the guest as a tar archive to the image of the payload.
 fn write_payload(workspace: &Workspace, package: &Path, dir: &Path, image: &Path) -> Result<()> {
     let tree = dir.join("payload");
     let guest: PathBuf = tree.join("guest");
     fs::create_dir_all(&guest)?;
     fs::copy(package, guest.join("sfs-tools.deb"))?;
-    let script = workspace.root.join("packaging/guest/installed.sh");
-    fs::copy(&script, guest.join("run")).with_context(|| script.display().to_string())?;
-    Cmd::new("chmod").args(["755"]).arg(guest.join("run")).read()?;
+    guest::put_scripts(workspace, "installed.sh", &guest)?;
     Cmd::new("tar").arg("-C").arg(&tree).arg("-cf").arg(image).arg("guest").read()?;
     Ok(())
 }

@@ -78,12 +78,10 @@ fn install(workspace: &Workspace, package: &Path, tree: &Path) -> Result<()> {
     let fstab = format!("UUID={UUID} / sfs defaults 0 1\n{home}\n");
     fs::write(tree.join("etc/fstab"), fstab)?;
     fs::copy(package, tree.join("guest/sfs-tools.deb"))?;
-    let script = workspace.root.join("packaging/guest/root.sh");
-    fs::copy(script, tree.join("guest/run"))?;
+    guest::put_scripts(workspace, "root.sh", &tree.join("guest"))?;
     File::create(tree.join("guest/unpacked"))?;
     let inside =
         |program: &str| Cmd::new("chroot").env("PATH", "/usr/sbin:/usr/bin").arg(tree).arg(program);
-    inside("chmod").args(["755", "/guest/run"]).read()?;
     inside("dpkg").args(["-i", "/guest/sfs-tools.deb"]).read().map(drop)
 }
 

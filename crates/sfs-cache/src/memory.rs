@@ -42,7 +42,7 @@ impl IndexMemory {
         (share / extent).min(blocks).max(64)
     }
 
-    /// Returns the number of blocks that can be cached, if all extents are cached wholly.
+    /// Returns the largest number of blocks that can be cached: if all extents are cached wholly, and summaries take no room.
     pub fn cached_blocks_max(self, header: &CacheHeader) -> u64 {
         let blocks = |no: usize| {
             let section = header.sections[no];

@@ -1,6 +1,5 @@
 //! Deliberate bugs of the cache, each of which the tests of two devices must find (`crates/sfs-sim/tests/two_devices.rs`).
-//!
-//! Without the feature `mutants` no code has a bug. No program that mounts enables the feature.
+//! `sfs-mutant` has the switch.
 
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,25 +51,4 @@ impl Mutant {
     ];
 }
 
-#[cfg(feature = "mutants")]
-thread_local! {
-    static ENABLED: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
-}
-
-/// Enables `mutant` in this thread and disables all others.
-#[cfg(feature = "mutants")]
-pub fn release(mutant: Option<Mutant>) {
-    ENABLED.set(mutant);
-}
-
-/// Returns whether `mutant` is enabled in this thread.
-#[cfg(feature = "mutants")]
-pub(crate) fn mutated(mutant: Mutant) -> bool {
-    ENABLED.get() == Some(mutant)
-}
-
-/// Returns `false`.
-#[cfg(not(feature = "mutants"))]
-pub(crate) const fn mutated(_: Mutant) -> bool {
-    false
-}
+sfs_mutant::switch!(Mutant);

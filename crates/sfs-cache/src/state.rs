@@ -45,6 +45,17 @@ pub(crate) struct Counts {
     pub(crate) bytes_written: u64,
 }
 
+/// Part of a mount in which a cache is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The volume is being opened: what is read waits.
+    Opening,
+    /// The header of this mount is on the device: what waits is written.
+    Writing,
+    /// The cache is closed, or not used any more: nothing is taken.
+    Ended,
+}
+
 /// State of an open cache.
 pub(crate) struct State {
     pub(crate) sections: Vec<Section>,
@@ -53,8 +64,7 @@ pub(crate) struct State {
     waiting_blocks: usize,
     streams: Streams,
     recent: RecentWrites,
-    /// `true` from the header of this mount on until the cache is closed.
-    pub(crate) takes: bool,
+    pub(crate) phase: Phase,
     /// Reason why the cache is not used any more.
     pub(crate) dropped: Option<String>,
     pub(crate) counts: Counts,
@@ -75,7 +85,7 @@ impl State {
             waiting_blocks: 0,
             streams: Streams::default(),
             recent: RecentWrites::default(),
-            takes: false,
+            phase: Phase::Opening,
             dropped: None,
             counts: Counts::default(),
             sequence: 0,
@@ -86,7 +96,14 @@ impl State {
     pub(crate) fn clear(&mut self, header: &CacheHeader) {
         self.sections = sections(header, self.memory);
         self.waiting.clear();
-        (self.waiting_blocks, self.takes) = (0, false);
+        (self.waiting_blocks, self.phase) = (0, Phase::Ended);
+    }
+
+    /// Begins writing, unless the use of the cache has ended.
+    pub(crate) fn begin_writing(&mut self) {
+        if self.phase == Phase::Opening {
+            self.phase = Phase::Writing;
+        }
     }
 
     /// Returns the present moment.
@@ -97,7 +114,7 @@ impl State {
     /// Takes content that was read from the disk after `moment`, unless it belongs to a stream, is too old, or too much waits.
     /// Returns whether the content was taken.
     pub(crate) fn offer(&mut self, moment: Moment, first: u64, blocks: &[Block]) -> bool {
-        if self.dropped.is_some() || !self.takes || blocks.is_empty() {
+        if self.phase == Phase::Ended || blocks.is_empty() {
             return false;
         }
         let range = first..first + blocks.len() as u64;

@@ -68,7 +68,7 @@ fn what_was_offered_is_found_now_and_after_a_close_but_not_after_a_crash() {
     let cache = Cache::open(device.clone(), &identity(0), u64::MAX).expect("a cache");
     assert_eq!(cache.warmth(), Warmth::Emptied);
     offer(&cache, 5);
-    assert!(!fetch(&cache, 5, 5), "nothing is taken before the mount begins");
+    assert!(!fetch(&cache, 5, 5), "what was read waits until the mount begins");
     cache.begin([7; 16]);
     addresses(300).for_each(|address| offer(&cache, address));
     assert!(addresses(300).all(|address| fetch(&cache, address, address)));
@@ -89,6 +89,21 @@ fn what_was_offered_is_found_now_and_after_a_close_but_not_after_a_crash() {
     }
     let other = Identity { volume_uuid: [5; 16], ..identity(9) };
     assert!(matches!(Cache::open(device, &other, u64::MAX), Err(CacheError::OtherVolume)));
+}
+
+/// Regression: what was read while the volume was opened was not cached, so each mount read it from the disk.
+#[test]
+fn what_is_read_before_the_mount_begins_is_cached_unless_it_is_written() {
+    let device = made(Vec::new());
+    let disk = Arc::new(RamDevice::new(20_000));
+    let cache = Arc::new(Cache::open(device, &identity(0), u64::MAX).expect("a cache"));
+    let joined = CachedDevice::new(disk, cache.clone());
+    [5, 500].into_iter().for_each(|address| offer(&cache, address));
+    joined.write(500, &[&[block(1)]], Stream::default()).expect("RAM");
+    assert_eq!(cache.stat().bytes_written, 0);
+    cache.begin([7; 16]);
+    while cache.work() {}
+    assert!(fetch(&cache, 5, 5) && !fetch(&cache, 500, 500));
 }
 
 #[test]

@@ -16,11 +16,13 @@ mod live_block;
 mod observer;
 mod progress;
 mod read_live;
+mod round;
 pub(crate) mod watermarks;
 
-pub(crate) use cleaner::{Cleaner, CleanerParts, CleaningRound, ReadStep};
+pub(crate) use cleaner::{Cleaner, CleanerParts, ReadStep};
 pub(crate) use discards::Discards;
 pub use discards::Trim;
 pub(crate) use file_window::FileWindow;
 pub use observer::{Cleaned, CleaningObserver};
 pub(crate) use progress::{GarbageBlocks, StallDetector};
+pub(crate) use round::CleaningRound;

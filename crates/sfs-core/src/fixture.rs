@@ -30,6 +30,23 @@ pub(crate) fn new_volume_of(
     Volume::open(device, options, NOW).expect("the volume opens")
 }
 
+/// Number of blocks of a segment that takes more than one step of cleaning to read.
+pub(crate) const LARGE_SEGMENT_BLOCKS: u64 = 512;
+
+/// Returns a new volume with large segments, on a device with room for `segments` of them.
+pub(crate) fn new_with_large_segments(segments: u64, options: VolumeOptions) -> Volume {
+    large_segments_on(Arc::new(RamDevice::new(segments * LARGE_SEGMENT_BLOCKS)), options)
+}
+
+/// Makes a volume with large segments on `device`, and opens it with `options`.
+pub(crate) fn large_segments_on(device: Arc<dyn Device>, options: VolumeOptions) -> Volume {
+    let layout = Layout::new(device.geometry().block_count, LARGE_SEGMENT_BLOCKS, 0);
+    let root = crate::root_directory(0, 0, NOW);
+    let superblock = Superblock::new(layout.expect("the layout fits"));
+    crate::make(device.clone(), &superblock, &root).expect("a volume is made");
+    Volume::open(device, options, NOW).expect("the volume opens")
+}
+
 /// Makes and opens a volume of this data layout on a new device.
 pub(crate) fn new_placed(data_layout: DataLayout) -> (Arc<RamDevice>, Volume) {
     let device = Arc::new(RamDevice::new(BLOCKS));

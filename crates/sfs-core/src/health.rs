@@ -6,6 +6,7 @@
 //! that has ended never resumes in this mount; reading continues.
 
 mod open_superblock;
+mod superblock_store;
 mod superblocks;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -21,7 +22,8 @@ use crate::request::{ErrorReaction, VolumeOptions};
 use crate::{Error, Result};
 
 pub(crate) use open_superblock::OpenSuperblock;
-pub(crate) use superblocks::{SuperblockCopies, SuperblockStore};
+pub(crate) use superblock_store::SuperblockStore;
+pub(crate) use superblocks::SuperblockCopies;
 
 /// Errors of a volume, and the end of writing.
 #[derive(Debug)]

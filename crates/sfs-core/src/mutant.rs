@@ -1,7 +1,5 @@
 //! Deliberate bugs, each of which the crash simulator must find (`crates/sfs-sim/tests/mutants.rs`).
-//!
-//! Code that a mutant breaks asks `mutated`. Without the feature `mutants` the answer is a constant `false`, and
-//! the compiler removes the bug. No program that mounts enables the feature.
+//! `sfs-mutant` has the switch.
 
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +127,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// All mutants.
+    /// All mutants that the tests of one device find.
     pub const ALL: [Self; 58] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
@@ -192,25 +190,4 @@ impl Mutant {
     ];
 }
 
-#[cfg(feature = "mutants")]
-thread_local! {
-    static ENABLED: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
-}
-
-/// Enables `mutant` in this thread and disables all others.
-#[cfg(feature = "mutants")]
-pub fn release(mutant: Option<Mutant>) {
-    ENABLED.set(mutant);
-}
-
-/// Returns whether `mutant` is enabled in this thread.
-#[cfg(feature = "mutants")]
-pub(crate) fn mutated(mutant: Mutant) -> bool {
-    ENABLED.get() == Some(mutant)
-}
-
-/// Returns `false`.
-#[cfg(not(feature = "mutants"))]
-pub(crate) const fn mutated(_: Mutant) -> bool {
-    false
-}
+sfs_mutant::switch!(Mutant);

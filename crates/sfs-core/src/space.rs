@@ -19,6 +19,7 @@ mod log_work;
 mod outlook;
 mod reading_in_order;
 mod resize;
+mod rounds;
 mod throttle;
 mod writers;
 

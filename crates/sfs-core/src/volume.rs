@@ -13,7 +13,8 @@ mod administration;
 mod allocate;
 mod attributes;
 mod audit;
-
+#[cfg(test)]
+mod bounded_move_tests;
 #[cfg(test)]
 mod cleaning_tests;
 mod copy;
@@ -36,6 +37,7 @@ mod log_step_tests;
 mod memory_tests;
 mod mount;
 mod namespace;
+mod old_content;
 mod read;
 mod read_ahead;
 mod read_blocks;

@@ -1,6 +1,5 @@
 //! Deliberate bugs, each of which exploring all interleavings must find (`tests/interleavings.rs`).
-//!
-//! Without the feature `mutants`, `mutated` is a constant `false`, and the compiler removes the bugs.
+//! `sfs-mutant` has the switch.
 
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,25 +52,4 @@ impl Mutant {
     ];
 }
 
-#[cfg(feature = "mutants")]
-thread_local! {
-    static ENABLED: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
-}
-
-/// Enables `mutant` in this thread and disables all others.
-#[cfg(feature = "mutants")]
-pub fn release(mutant: Option<Mutant>) {
-    ENABLED.set(mutant);
-}
-
-/// Returns whether `mutant` is enabled in this thread.
-#[cfg(feature = "mutants")]
-pub(crate) fn mutated(mutant: Mutant) -> bool {
-    ENABLED.get() == Some(mutant)
-}
-
-/// Returns `false`.
-#[cfg(not(feature = "mutants"))]
-pub(crate) const fn mutated(_: Mutant) -> bool {
-    false
-}
+sfs_mutant::switch!(Mutant);

@@ -6,7 +6,6 @@
 
 mod counts;
 mod idle;
-mod media;
 mod report;
 mod work;
 
@@ -14,11 +13,10 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
 use self::{
-    media::AgedMedium,
     report::{Report, State},
     work::Scale,
 };
-use super::{Contestant, table};
+use super::{Contestant, medium::Medium, table};
 use crate::{
     filesystem::FilesystemKind,
     machine,
@@ -48,7 +46,7 @@ pub(crate) struct AgedOptions {
     filesystems: Vec<String>,
     /// Devices: RAM, and models of flash that age in virtual time and are read in real time.
     #[arg(long, value_delimiter = ',', default_value = "ram")]
-    devices: Vec<AgedMedium>,
+    devices: Vec<Medium>,
     /// Size of the device, in MiB.
     #[arg(long, default_value_t = 2048)]
     size_mib: u64,
@@ -127,7 +125,7 @@ fn programs(
 /// One filesystem on one device.
 struct Run<'a> {
     options: &'a AgedOptions,
-    medium: AgedMedium,
+    medium: Medium,
     contestant: Contestant,
     programs: Programs,
 }
@@ -136,9 +134,11 @@ impl Run<'_> {
     fn measure(&self, lab: Option<&Programs>, report: &mut Report) -> Result<()> {
         let scale = self.options.scale();
         let scratch = Scratch::in_ram(scale.device_mib << 20)?;
-        let device = self.medium.make(lab, scale.device_mib << 20, &scratch)?;
+        let device = self.medium.make(lab, "image", scale.device_mib << 20, &scratch)?;
         let kind = self.contestant.kind;
-        let programs = self.programs.clone().with_segment_size(self.medium.segment_size());
+        // RAM has no erase blocks.
+        let segment_size = self.medium.is_model().then(|| self.medium.segment_size());
+        let programs = self.programs.clone().with_segment_size(segment_size);
         kind.make(&programs, device.device(), self.medium.blocks())?;
         let dir = scratch.dir.join("mount");
         let name = device.device().loop_name().context("the device is no loop device")?;

@@ -7,7 +7,6 @@ mod arrivals;
 mod cleaning;
 mod entrant;
 mod full_volume;
-mod medium;
 mod options;
 mod playground;
 mod report;

@@ -1,6 +1,6 @@
 //! Cleaner: takes victims, and reads and verifies their live blocks.
 //!
-//! A round collects live blocks of one or more victims in bounded steps. The caller then commits
+//! A [`CleaningRound`] collects live blocks of one or more victims in bounded steps. The caller then commits
 //! the blocks and calls [`Cleaner::finish`], or [`Cleaner::abandon`] after a failure. `choice`
 //! chooses the victims; `watermarks` decides when to clean.
 
@@ -15,11 +15,12 @@ use super::excluded::{BlockDamage, ExcludedVictims, SegmentGeneration};
 use super::futility::Futility;
 use super::live_block::{LiveBlock, STEP_BLOCKS};
 use super::observer::{Cleaned, CleaningObserver, ObserverSlot};
-use super::progress::{CleanProgress, GarbageBlocks};
+use super::progress::GarbageBlocks;
+use super::round::CleaningRound;
 use super::watermarks::Urgency;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
-use crate::format::{Group, NodeHeader, NodePointer, SummaryEntry};
+use crate::format::{NodeHeader, NodePointer, SummaryEntry};
 use crate::health::{Health, OpenSuperblock};
 use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
@@ -27,7 +28,6 @@ use crate::log::{Batch, ChunkReader};
 use crate::metadata::{Metadata, MetadataStore};
 use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments};
 use crate::tree::{NodeNotCached, VerifiedNode};
-use crate::writeback::MovedBlock;
 use crate::{Error, Result};
 
 /// Divisor of the write buffer: moved blocks may take the quotient.
@@ -58,87 +58,6 @@ pub(crate) enum ReadStep {
     RoundComplete,
     /// No segment is worth cleaning.
     NoVictim,
-}
-
-/// A round of cleaning.
-#[derive(Default)]
-pub(crate) struct CleaningRound {
-    /// Blocks of the last victim that have not been looked at, the last address first.
-    unread: Vec<(u64, SummaryEntry)>,
-    /// Victims of the round; the last one is being read.
-    victims: Vec<SegmentGeneration>,
-    /// Victim that could not be read in full, because the device or memory failed: the last one.
-    failed: Option<SegmentGeneration>,
-    /// Live blocks, in the order of their commit.
-    moves: Vec<MovedBlock>,
-    /// Number of live blocks that were committed, and of bytes that this has moved.
-    committed: (usize, u64),
-    /// Number of nodes that were made dirty, so that the next checkpoint moves them.
-    moved_nodes: u64,
-    /// Number of free blocks in open segments that the round may use for blocks of any group.
-    head_room_blocks: usize,
-    /// `true` if the live blocks go to any open segment with room, whatever their groups.
-    pub(crate) merges_groups: bool,
-    progress: CleanProgress,
-    /// Number of live nodes of the victims, which the next checkpoint moves.
-    live_nodes: usize,
-    /// Number that the observer gave at the first victim.
-    begun: u64,
-}
-
-impl CleaningRound {
-    /// Returns whether the round holds no victim.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.victims.is_empty()
-    }
-
-    /// Returns the live blocks to commit.
-    pub(crate) fn moves(&self) -> &[MovedBlock] {
-        &self.moves[self.committed.0..]
-    }
-
-    /// Returns whether a commit has moved a part of the live blocks.
-    pub(crate) fn has_begun_committing(&self) -> bool {
-        self.committed.0 > 0
-    }
-
-    /// Puts the live blocks to commit in order by group, which `group_of` returns, and owner.
-    pub(crate) fn sort_moves(&mut self, group_of: impl Fn(&MovedBlock) -> Option<Group>) {
-        let key = |moved: &MovedBlock| (group_of(moved).map(Group::index), moved.named);
-        self.moves[self.committed.0..].sort_by_cached_key(key);
-    }
-
-    /// Notes that the first `count` of the live blocks to commit were committed, and that `bytes` were moved.
-    pub(crate) fn note_committed(&mut self, count: usize, bytes: u64) {
-        self.committed.0 += count;
-        self.committed.1 += bytes;
-    }
-
-    /// Returns the number of bytes that commits have moved.
-    pub(crate) fn moved_bytes(&self) -> u64 {
-        self.committed.1
-    }
-
-    /// Returns the number of nodes that the next checkpoint moves.
-    pub(crate) fn moved_nodes(&self) -> u64 {
-        self.moved_nodes
-    }
-
-    /// Returns the number of victims that were read in full.
-    pub(crate) fn read_victims(&self) -> usize {
-        self.victims.len() - usize::from(self.failed.is_some())
-    }
-
-    /// Returns whether a victim of the round was read in full.
-    pub(crate) fn has_read_victim(&self) -> bool {
-        self.read_victims() > 0
-    }
-
-    /// Empties the round, and returns its victims. The progress over rounds stays.
-    fn take(&mut self) -> Vec<SegmentGeneration> {
-        let progress = self.progress;
-        std::mem::replace(self, Self { progress, ..Self::default() }).victims
-    }
 }
 
 /// Reader of victims, with the round of the background and the segments that must not be chosen.
@@ -284,8 +203,8 @@ impl Cleaner {
 
     /// Reads a round of one segment: the least used one, if it is more than `bound` erase cycles behind the most used
     /// one. The round is empty if there is none, or if no segment was opened since the last call.
-    pub(crate) fn read_least_used(&self, bound: u16, head_room_blocks: usize) -> CleaningRound {
-        let mut round = CleaningRound { head_room_blocks, ..CleaningRound::default() };
+    pub(crate) fn read_least_used(&self, bound: u16) -> CleaningRound {
+        let mut round = CleaningRound::default();
         let opened = self.metadata.read().usage.opened_count();
         if self.levelled.swap(opened, Ordering::Relaxed) == opened {
             return round;
@@ -466,7 +385,7 @@ impl Cleaner {
                 SummaryEntry::Data { ino, block, .. } => {
                     let named = (ino, block);
                     let owners = self.metadata.read_txn(|txn| txn.owners(address, named))?;
-                    // The commit looks for the owners once more: see `plan::stage_moves`.
+                    // The commit looks for the owners once more: see `staged::stage_moves`.
                     live.extend(owners.first().map(|owner| {
                         let checksum = owner.mapping.checksum;
                         LiveBlock { named, address, checksum }

@@ -37,12 +37,15 @@ impl SpaceControl {
     }
 
     /// Cleans a round of victims of the policy, at most `victims_max`, although segments need not be short. `goes_on` is asked
-    /// before each step of reading, and may pause; if it returns `false`, nothing is moved. `None` if the victims are not
-    /// worthwhile, or `goes_on` has ended the round.
+    /// before each step of reading, and may pause; if it returns `false`, nothing is moved. Then the round is committed in
+    /// bounded batches, and others get the log between them. `None` if the victims are not worthwhile, `goes_on` has ended the
+    /// round, or other threads have taken the segments that it needs. Adds to `device_bytes` what the device was written for it
+    /// in any case.
     pub(crate) fn clean_round(
         &self,
         victims_max: u32,
         goes_on: &mut dyn FnMut() -> bool,
+        device_bytes: &mut u64,
     ) -> Result<Option<CleanedRound>> {
         let mut round = CleaningRound::default();
         loop {
@@ -62,20 +65,28 @@ impl SpaceControl {
             self.cleaner.abandon(&mut round);
             return Ok(None);
         }
-        let mut log = self.log.lock();
-        let before = self.counters.snapshot().device_bytes_written;
-        let committed = self.commit_round(&mut log, &mut round);
-        let device_bytes = self.counters.snapshot().device_bytes_written - before;
-        match committed {
-            Ok(_) => {}
-            // Other threads have taken the segments that the round would have been written to.
-            Err(StepError::Shortage(_)) => return Ok(None),
-            Err(StepError::Failed(error)) => return Err(error),
+        let mut written_bytes = 0;
+        loop {
+            let part = match self.commit_part_of_round(&mut round) {
+                Ok(part) => part,
+                Err(StepError::Shortage(_)) => return Ok(None),
+                Err(StepError::Failed(error)) => return Err(error),
+            };
+            written_bytes += part.device_bytes;
+            *device_bytes += part.device_bytes;
+            if part.goes_on.is_some() {
+                break;
+            }
         }
         let emptied = u64::from(segments) * u64::from(self.superblock.layout().segment_blocks);
-        let written = device_bytes / BLOCK_SIZE as u64 + moved_nodes;
-        let gained_blocks = emptied.saturating_sub(written);
-        Ok(Some(CleanedRound { segments, moved_blocks, moved_nodes, device_bytes, gained_blocks }))
+        let written = written_bytes / BLOCK_SIZE as u64 + moved_nodes;
+        Ok(Some(CleanedRound {
+            segments,
+            moved_blocks,
+            moved_nodes,
+            device_bytes: written_bytes,
+            gained_blocks: emptied.saturating_sub(written),
+        }))
     }
 
     /// Returns whether moving `live` blocks out of `segments` segments gains enough for what it writes, summaries included.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::checkpoint_due::{self, SinceCheckpoint};
 use super::control::{SpaceControl, ignore_shortage};
+use super::rounds::CommittedPart;
 use crate::Result;
 use crate::clean::watermarks::{self, Urgency, garbage, is_checkpoint_worthwhile, urgency};
 use crate::clean::{CleaningRound, ReadStep, Trim};
@@ -133,27 +134,29 @@ impl SpaceControl {
     }
 
     /// Moves the data of the least used segment, if the mount options ask for static wear levelling and its wear is far behind.
+    /// Others get the log between two batches.
     fn level_wear(&self) -> Result<Option<Work>> {
         let Some(bound) = self.limits.wear_levelling else { return Ok(None) };
         if self.limits.yield_cleaning && self.pace.is_busy() {
             return Ok(None);
         }
-        let mut round = self.cleaner.read_least_used(bound, 0);
-        if round.is_empty() {
-            return Ok(None);
+        let mut round = self.cleaner.read_least_used(bound);
+        while !round.is_empty() {
+            match self.commit_part_of_round(&mut round) {
+                Ok(CommittedPart { goes_on: None, .. }) => {}
+                Ok(_) => return Ok(Some(Work::More)),
+                // Another attempt would lack segments, too.
+                Err(StepError::Shortage(_)) => return Ok(None),
+                Err(StepError::Failed(error)) => return Err(error),
+            }
         }
-        match self.commit_round(&mut self.log.lock(), &mut round) {
-            Ok(_) => Ok(Some(Work::More)),
-            // Another attempt would lack segments, too.
-            Err(StepError::Shortage(_)) => Ok(None),
-            Err(StepError::Failed(error)) => Err(error),
-        }
+        Ok(None)
     }
 
     /// Commits a part of the round of the background; returns whether another part or round is worthwhile.
     fn commit_part(&self, round: &mut CleaningRound) -> Result<bool> {
         match self.commit_part_of_round(round) {
-            Ok(goes_on) => Ok(goes_on.unwrap_or(true)),
+            Ok(part) => Ok(part.goes_on.unwrap_or(true)),
             Err(StepError::Shortage(_)) => Ok(false),
             Err(StepError::Failed(error)) => Err(error),
         }

@@ -9,8 +9,8 @@ use super::log_work::LogWork;
 use super::outlook::Outlook;
 use super::reading_in_order::IdleDefragmentation;
 use super::throttle::{CleaningPace, WriteBufferMarks};
-use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage, is_checkpoint_worthwhile};
-use crate::clean::{Cleaner, CleaningObserver, CleaningRound, Discards, StallDetector};
+use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, is_checkpoint_worthwhile};
+use crate::clean::{Cleaner, CleaningObserver, Discards, StallDetector};
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, Orphans};
 use crate::format::{Head, Layout, SEGMENTS_MIN};
@@ -18,11 +18,11 @@ use crate::health::{Health, OpenSuperblock};
 use crate::log::{Batch, LogState, LogWriter};
 use crate::metadata::MetadataStore;
 use crate::request::{Space, VolumeOptions};
-use crate::reserves::{free_segments, reclaimable_segments};
+use crate::reserves::free_segments;
 use crate::writeback::data_layout::LayoutBehaviour;
 use crate::writeback::{
-    BatchBuilder, CheckpointReason, Checkpointer, CommitRequest, Committer, Merging, MovedBlock,
-    Progress, Selection, Shortage, StepError, spare_blocks,
+    BatchBuilder, CheckpointReason, Checkpointer, CommitRequest, Committer, Merging, Progress,
+    Selection, Shortage, StepError, spare_blocks,
 };
 use crate::{Error, Result};
 
@@ -332,128 +332,9 @@ impl SpaceControl {
         }
     }
 
-    /// Cleans the emptiest segments until a delta can release one or `enough` segments are reclaimable, while there is space
-    /// to clean into. Returns whether any segment was cleaned. Once a round gains no room, or from
-    /// the first round on with `is_stalling`, rounds merge groups to use the room in open segments.
-    fn clean_until_reclaimable(
-        &self,
-        log: &mut LogState,
-        enough: usize,
-        is_stalling: bool,
-    ) -> StepResult<bool> {
-        let mut has_cleaned = false;
-        let mut stall = StallDetector::default();
-        let reclaimable = || reclaimable_segments(&self.superblock.layout(), &self.metadata.read());
-        let can_release = || self.metadata.read().usage.releasable_count() > 0;
-        while reclaimable() < enough
-            && !(has_cleaned && can_release())
-            && stall.note(self.reclaimable_blocks(log))
-        {
-            let mut round = self.cleaner.read_round(self.head_room_blocks(log));
-            if round.is_empty() {
-                break;
-            }
-            round.merges_groups = is_stalling || stall.is_stalling();
-            let has_read_victim = round.has_read_victim();
-            match self.commit_round(log, &mut round) {
-                Ok(_) => has_cleaned |= has_read_victim,
-                Err(StepError::Shortage(Shortage)) => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(has_cleaned)
-    }
-
     /// Has cleaning rounds reported to `observer`.
     pub(crate) fn observe_cleaning(&self, observer: Arc<dyn CleaningObserver>) {
         self.cleaner.observe(observer);
-    }
-
-    /// Commits the blocks of a cleaning round; returns whether another round is worthwhile. If the
-    /// commit fails, the victims stay as they are, and other rounds may take them.
-    pub(super) fn commit_round(
-        &self,
-        log: &mut LogState,
-        round: &mut CleaningRound,
-    ) -> StepResult<bool> {
-        let moved_bytes = || self.counters.cleaning_bytes.load(Ordering::Relaxed);
-        let before = moved_bytes();
-        if let Err(error) = self.commit_moves(log, round.moves(), round.merges_groups) {
-            self.cleaner.abandon(round);
-            return Err(error);
-        }
-        // No other thread moves blocks while this one holds the log.
-        Ok(self.end_round(log, round, moved_bytes() - before))
-    }
-
-    /// Commits the next part of a round, in a bounded batch, so that a sync waits for no more. Returns `None` while parts are
-    /// left, and at the end whether another round is worthwhile. If the commit fails, the victims stay as they are.
-    pub(crate) fn commit_part_of_round(
-        &self,
-        round: &mut CleaningRound,
-    ) -> StepResult<Option<bool>> {
-        let part_blocks = self.batch_blocks();
-        if !round.has_begun_committing() && round.moves().len() > part_blocks {
-            // Each part would put only its own blocks in order.
-            let metadata = self.metadata.read();
-            round.sort_moves(|moved| {
-                let segment = metadata.usage.segment_of(moved.address)?;
-                metadata.usage.entry(segment).data_group()
-            });
-        }
-        let moved_bytes = || self.counters.cleaning_bytes.load(Ordering::Relaxed);
-        let mut log = self.log.lock();
-        let before = moved_bytes();
-        let count = round.moves().len().min(part_blocks);
-        if let Err(error) =
-            self.commit_moves(&mut log, &round.moves()[..count], round.merges_groups)
-        {
-            self.cleaner.abandon(round);
-            return Err(error);
-        }
-        round.note_committed(count, moved_bytes() - before);
-        let is_over = round.moves().is_empty();
-        Ok(is_over.then(|| self.end_round(&log, round, round.moved_bytes())))
-    }
-
-    /// Ends a round whose blocks were committed, `moved_bytes` of them; returns whether another round is worthwhile.
-    fn end_round(&self, log: &LogState, round: &mut CleaningRound, moved_bytes: u64) -> bool {
-        self.cleaner.report(round, moved_bytes);
-        let garbage = garbage(&self.superblock.layout(), &self.metadata.read());
-        self.cleaner.finish(round, garbage, self.reclaimable_blocks(log))
-    }
-
-    fn commit_moves(
-        &self,
-        log: &mut LogState,
-        moves: &[MovedBlock],
-        merges_groups: bool,
-    ) -> StepResult<()> {
-        let commit = |log: &mut LogState, merging: Merging| match moves {
-            [] => Ok(()),
-            moves => {
-                let merging = if merges_groups { Merging::Always } else { merging };
-                let request = CommitRequest { merging, ..CommitRequest::moving(moves) };
-                self.commit_batch(log, &request).map(drop)
-            }
-        };
-        if self.merging() == Merging::Never {
-            match commit(log, Merging::Never) {
-                Err(StepError::Shortage(Shortage)) => self.release_for_groups(log)?,
-                other => return other,
-            }
-        }
-        match commit(log, Merging::IfShort) {
-            Err(StepError::Shortage(Shortage)) => {
-                // Other threads have taken segments since the victims were chosen; Drained segments
-                // may replace them.
-                if !self.release_drained_segments(log)? {
-                    self.checkpoint(log, CheckpointReason::Shortage)?;
-                }
-                commit(log, Merging::IfShort)
-            }
-            other => other,
-        }
     }
 
     /// Queues segments that were added to the volume for a discard.
@@ -473,7 +354,7 @@ impl SpaceControl {
     }
 
     /// Returns the number of blocks that can be written after a checkpoint, including those in open segments.
-    fn reclaimable_blocks(&self, log: &LogState) -> usize {
+    pub(super) fn reclaimable_blocks(&self, log: &LogState) -> usize {
         let layout = &self.superblock.layout();
         let heads =
             self.head_room_blocks(log) + Batch::head_room_blocks(log, layout, Head::METADATA);

@@ -1,16 +1,18 @@
 //! Putting a file in order on the device, one window at a time: the blocks of the window are read and verified like those
-//! of a victim, and one commit moves them, within their groups (decision 38).
+//! of a victim, and bounded batches move them, within their groups (decision 38).
 
 use std::collections::BTreeSet;
 
 use sfs_device::BLOCK_SIZE;
 
-use super::control::{SpaceControl, ignore_shortage};
+use super::control::{SpaceControl, StepResult, ignore_shortage};
 use crate::clean::FileWindow;
 use crate::clean::watermarks::{Urgency, urgency};
 use crate::log::LogState;
 use crate::request::DefragmentedPart;
-use crate::writeback::{CheckpointReason, CommitRequest, Selection, Shortage, StepError};
+use crate::writeback::{
+    CheckpointReason, CommitRequest, MovedBlock, Selection, Shortage, StepError,
+};
 use crate::{Error, Result};
 
 /// Number of windows that one part looks at.
@@ -25,10 +27,19 @@ const ROUNDS_MAX: usize = 4;
 /// Number of attempts to move a window that lacks segments.
 const ATTEMPTS: usize = 4;
 
+/// A part of a window that was committed, or that lacked segments.
+struct PartOfWindow {
+    /// Number of blocks that were moved.
+    moved_blocks: u64,
+    /// Number of bytes that the device was written for it.
+    device_bytes: u64,
+    outcome: StepResult<()>,
+}
+
 impl SpaceControl {
     /// Puts the blocks of `ino` from block `from` on in order: looks at some windows, and moves at most one. `goes_on` is
-    /// asked before each step, and may pause; if it returns `false`, the part ends before the window that was begun. Adds to `device_bytes`
-    /// what the device was written for it, also if the part fails.
+    /// asked before each step of reading, and may pause; if it returns `false`, the part ends before the window that was begun. Adds to
+    /// `device_bytes` what the device was written for it, also if the part fails.
     ///
     /// # Errors
     ///
@@ -76,7 +87,8 @@ impl SpaceControl {
         self.commit(&mut self.log.lock(), &selection).map_err(StepError::into_user_error)
     }
 
-    /// Moves the blocks of `window`, and returns their number; `None` if `goes_on` has ended it. Adds to `device_bytes`.
+    /// Moves the blocks of `window` in bounded batches, and returns their number; others get the log between two batches. `None`
+    /// if `goes_on` has ended it. Adds to `device_bytes`.
     fn move_window(
         &self,
         window: &FileWindow,
@@ -84,37 +96,57 @@ impl SpaceControl {
         device_bytes: &mut u64,
     ) -> Result<Option<u64>> {
         self.before_change()?;
+        let mut moved_blocks = 0;
         for attempt in 1..=ATTEMPTS {
             // Releasing segments is cheaper than cleaning: that is tried first.
             if !self.clean_for_window(attempt > 2, goes_on, device_bytes)? {
                 return Ok(None);
             }
-            let Some(moves) = self.cleaner.read_window(window, goes_on)? else { return Ok(None) };
+            let Some(mut moves) = self.cleaner.read_window(window, goes_on)? else {
+                return Ok(None);
+            };
             if moves.is_empty() {
-                return Ok(Some(0));
+                return Ok(Some(moved_blocks));
             }
             // Others get the log between two windows.
             if !goes_on() {
                 return Ok(None);
             }
-            let mut log = self.log.lock();
-            let before = self.counters.snapshot();
-            let committed = self.commit_batch(&mut log, &CommitRequest::defragmenting(&moves));
-            if let Err(StepError::Shortage(Shortage)) = &committed {
-                self.free_segments_to_defragment(&mut log, attempt)?;
-            }
-            let after = self.counters.snapshot();
-            *device_bytes += after.device_bytes_written - before.device_bytes_written;
-            match committed {
-                Ok(_) => {
-                    let bytes = after.defragmentation_bytes - before.defragmentation_bytes;
-                    return Ok(Some(bytes / BLOCK_SIZE as u64));
-                }
+            self.sort_for_parts(&mut moves);
+            let mut parts = moves.chunks(self.batch_blocks());
+            let moved_all = parts.try_for_each(|part| {
+                let committed = self.commit_part_of_window(part, attempt);
+                moved_blocks += committed.moved_blocks;
+                *device_bytes += committed.device_bytes;
+                committed.outcome
+            });
+            match moved_all {
+                Ok(()) => return Ok(Some(moved_blocks)),
                 Err(StepError::Shortage(Shortage)) => {}
                 Err(StepError::Failed(error)) => return Err(error),
             }
         }
         Err(Error::NoSpace)
+    }
+
+    /// Commits a part of a window in one batch. After a shortage, makes Drained segments Clean for the next attempt.
+    fn commit_part_of_window(&self, part: &[MovedBlock], attempt: usize) -> PartOfWindow {
+        let mut log = self.log.lock();
+        let before = self.counters.snapshot();
+        let mut outcome =
+            self.commit_batch(&mut log, &CommitRequest::defragmenting(part)).map(drop);
+        if let Err(StepError::Shortage(Shortage)) = &outcome
+            && let Err(error) = self.free_segments_to_defragment(&mut log, attempt)
+        {
+            outcome = Err(error.into());
+        }
+        let after = self.counters.snapshot();
+        let moved_bytes = after.defragmentation_bytes - before.defragmentation_bytes;
+        PartOfWindow {
+            moved_blocks: moved_bytes / BLOCK_SIZE as u64,
+            device_bytes: after.device_bytes_written - before.device_bytes_written,
+            outcome,
+        }
     }
 
     /// Makes Drained segments Clean after a shortage: those that a flush or a worthwhile checkpoint releases, and after the
@@ -142,12 +174,12 @@ impl SpaceControl {
             if urgency == Urgency::None && !is_forced || self.health.has_stopped() {
                 break;
             }
-            let cleaned = self.clean_round(VICTIMS_MAX, &mut || {
+            let mut goes_on = || {
                 has_ended = !goes_on();
                 !has_ended
-            })?;
-            match cleaned {
-                Some(cleaned) => *device_bytes += cleaned.device_bytes,
+            };
+            match self.clean_round(VICTIMS_MAX, &mut goes_on, device_bytes)? {
+                Some(_) => {}
                 None if has_ended => return Ok(false),
                 None => break,
             }

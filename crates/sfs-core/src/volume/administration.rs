@@ -19,7 +19,8 @@ impl Volume {
     }
 
     /// Cleans up to `segments_max` segments, at least one, in one round: moves their live blocks. `goes_on` is called
-    /// before each step of reading up to 1 MiB, may pause, and ends the round by `false`: then nothing is moved.
+    /// before each step of reading up to 1 MiB, may pause, and ends the round by `false`: then nothing is moved. The round is
+    /// committed in batches within [`Volume::bound_batches`], so that a sync waits for no more than one.
     /// Returns `None` if no segment is worth cleaning at present; there may be one after a checkpoint.
     ///
     /// # Errors
@@ -31,7 +32,7 @@ impl Volume {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Option<CleanedRound>> {
         self.health.check_writable()?;
-        self.superblocks.after(self.space.clean_round(segments_max, goes_on))
+        self.superblocks.after(self.space.clean_round(segments_max, goes_on, &mut 0))
     }
 }
 

@@ -7,8 +7,11 @@ use sfs_device::{Device, FaultyDevice, Operation, RamDevice};
 use crate::Volume;
 use crate::clean::watermarks::{Urgency, garbage, urgency};
 use crate::clean::{Cleaner, CleanerParts, CleaningRound, ReadStep};
-use crate::fixture::{CALLER, NOW, create, new_volume_of, put, write};
-use crate::format::{Layout, ROOT_INO, Superblock, Timestamp};
+use crate::fixture::{
+    CALLER, LARGE_SEGMENT_BLOCKS, NOW, create, large_segments_on, new_volume_of,
+    new_with_large_segments, put, write,
+};
+use crate::format::{ROOT_INO, Timestamp};
 use crate::log::ChunkReader;
 use crate::policy::full_scan;
 use crate::request::{ErrorReaction, VolumeOptions, Work};
@@ -27,22 +30,6 @@ fn cleaner_of(volume: &Volume) -> Cleaner {
         counters: counters.clone(),
     };
     Cleaner::new(parts, options.write_buffer, options.cache)
-}
-
-/// Number of blocks of a segment that takes more than one step to read.
-const LARGE_SEGMENT_BLOCKS: u64 = 512;
-
-/// Returns a new volume with large segments, on a device with room for `segments` of them.
-fn new_with_large_segments(segments: u64, options: VolumeOptions) -> Volume {
-    large_segments_on(Arc::new(RamDevice::new(segments * LARGE_SEGMENT_BLOCKS)), options)
-}
-
-fn large_segments_on(device: Arc<dyn Device>, options: VolumeOptions) -> Volume {
-    let layout = Layout::new(device.geometry().block_count, LARGE_SEGMENT_BLOCKS, 0)
-        .expect("the layout fits");
-    let root = crate::root_directory(0, 0, NOW);
-    crate::make(device.clone(), &Superblock::new(layout), &root).expect("a volume");
-    Volume::open(device, options, NOW).expect("the volume opens")
 }
 
 /// Returns a volume whose large segments are full of the blocks of a file, all but an eighth of them live.
@@ -411,7 +398,7 @@ fn a_round_that_is_committed_in_parts_joins_neighbours() {
     let mut round = CleaningRound::default();
     while round.read_victims() < 8 && cleaner.read_step(&mut round) != ReadStep::RoundComplete {}
     let moves = round.moves().len();
-    while volume.space.commit_part_of_round(&mut round).expect("there is room").is_none() {}
+    while volume.space.commit_part_of_round(&mut round).expect("there is room").goes_on.is_none() {}
     assert!(runs() + moves / 2 < before, "{moves} moves, {before} and {} runs", runs());
 }
 

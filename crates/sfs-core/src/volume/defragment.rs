@@ -7,10 +7,11 @@ use crate::{Error, Result};
 
 impl Volume {
     /// Puts the blocks of file `ino` from block `from` on in order, within their groups: looks at the next windows of
-    /// 4 MiB, and moves the first one that reading finds out of order, with one commit. A block keeps its history, and one
-    /// that is overwritten meanwhile stays as it was written. From block 0 on, dirty data of the file is committed first.
+    /// 4 MiB, and moves the first one that reading finds out of order, in batches within [`Volume::bound_batches`]. A block
+    /// keeps its history, and one that is overwritten meanwhile stays as it was written. From block 0 on, dirty data of the
+    /// file is committed first.
     ///
-    /// `goes_on` is asked before each step of up to 1 MiB, and may pause; if it returns `false`, the part ends before
+    /// `goes_on` is asked before each step of reading up to 1 MiB, and may pause; if it returns `false`, the part ends before
     /// the window that was begun.
     ///
     /// # Errors

@@ -16,8 +16,8 @@ use super::commit_request::{
     CommitRequest, Merging, MoveReason, Progress, Releases, Reserve, Selection,
 };
 use super::data_layout::{InPlaceBatch, LayoutBehaviour, SpaceView};
-use super::plan::{FilePlan, keep_largest, note_neighbours, plan_files, stage};
-use super::staged::StagedBlock;
+use super::plan::{FilePlan, keep_largest, note_neighbours, plan_files};
+use super::staged::{StagedBlock, stage};
 use super::step_error::{BuildError, Shortage};
 use crate::Result;
 use crate::counters::AtomicCounters;

@@ -5,22 +5,18 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
 use sfs_device::BLOCK_SIZE;
 
-use super::commit_request::{CommitRequest, MoveReason, MovedBlock, Progress};
-use super::staged::{StagedBlock, sort};
+use super::commit_request::Progress;
 use super::step_error::BuildError;
 use crate::files::{DataGuard, DirtyBlocks, InodeState, Pending};
 use crate::format::{
     Group, History, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun,
     Reservation, run_key,
 };
-use crate::memory::BlockRef;
-use crate::metadata::{Metadata, MetadataError, Owner, reservation_of, without};
+use crate::metadata::{Metadata, MetadataError, reservation_of, without};
 use crate::mutant::{Mutant, mutated};
 use crate::policy::{Candidate, GROUPS_MAX};
-use crate::request::Remainder;
 
 /// Number of reservations that half a leaf certainly holds.
 const RESERVATIONS_PER_LEAF: usize = 64;
@@ -28,12 +24,12 @@ const RESERVATIONS_PER_LEAF: usize = 64;
 /// A dirty block of a plan.
 pub(super) struct PlannedBlock {
     pub(super) block: u32,
-    checksum: u32,
+    pub(super) checksum: u32,
     /// Mapping before this commit.
-    old: Option<Mapping>,
+    pub(super) old: Option<Mapping>,
     /// `true` if the block is reserved before this commit.
     is_covered: bool,
-    group: Group,
+    pub(super) group: Group,
 }
 
 /// Changes of a commit to one file.
@@ -71,7 +67,7 @@ impl FilePlan<'_> {
     }
 
     /// Sets the inode to its state once the planned blocks are written, at time `now`.
-    fn finish(&mut self, now: u32) {
+    pub(super) fn finish(&mut self, now: u32) {
         let mut inode = self.shown;
         if self.inline.is_some() {
             inode.flags.set(InodeFlags::INLINE, true);
@@ -129,142 +125,8 @@ impl FilePlan<'_> {
     }
 }
 
-/// Stages the planned blocks of `files`, and the live blocks that `request` moves, sorted by group and owner. Every
-/// file is finished: its inode is as the tree will have it.
-pub(super) fn stage(
-    metadata: &Metadata,
-    files: &mut [FilePlan<'_>],
-    request: &CommitRequest<'_>,
-    remainder: Remainder,
-    segment_blocks: usize,
-) -> std::result::Result<Vec<StagedBlock>, MetadataError> {
-    let now = metadata.usage.clock.now();
-    let mut staged = Vec::new();
-    for file in files {
-        file.finish(now);
-        let mut dirty = file.data.dirty.iter();
-        for planned in &file.blocks {
-            let (_, dirty) =
-                dirty.find(|(block, _)| *block == planned.block).expect("the file data is locked");
-            let now = metadata.usage.clock.after(staged.len() as u64);
-            let before = planned.old.map(|old| old.history);
-            let history = metadata.grouping.history(before, now);
-            staged.push(StagedBlock {
-                ino: file.ino,
-                block: planned.block,
-                memory: dirty.memory.clone(),
-                old: planned.old,
-                mapping: Mapping { address: 0, checksum: Some(planned.checksum), history },
-                group: planned.group,
-                moved: None,
-            });
-        }
-    }
-    stage_moves(metadata, request, &mut staged)?;
-    // Blocks that are put in order stay in their groups.
-    if remainder == Remainder::Mixed && request.move_reason != MoveReason::Defragmentation {
-        mix_remainders(&mut staged, segment_blocks);
-    }
-    sort(&mut staged);
-    Ok(staged)
-}
-
-/// Stages the live blocks that `request` moves, except blocks that are overwritten by this commit.
-fn stage_moves(
-    metadata: &Metadata,
-    request: &CommitRequest<'_>,
-    staged: &mut Vec<StagedBlock>,
-) -> std::result::Result<(), MetadataError> {
-    let now = metadata.usage.clock.now();
-    let CommitRequest { moves, move_reason, .. } = *request;
-    let written: FxHashSet<(u64, u32)> = match moves {
-        [] => FxHashSet::default(),
-        _ => staged.iter().map(|b| (b.ino, b.block)).collect(),
-    };
-    for moved in moves {
-        // Every error has to occur here: no step may fail once blocks have addresses.
-        for owner in owners_of(metadata, moved, move_reason)? {
-            // The address may have new content since the block was read.
-            let is_live = owner.mapping.checksum == Some(moved.checksum);
-            if is_live && !written.contains(&(owner.ino, owner.block)) {
-                staged.push(stage_moved(metadata, &owner, (&moved.memory, move_reason), now));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Returns the owners of a block that is moved.
-fn owners_of(
-    metadata: &Metadata,
-    moved: &MovedBlock,
-    reason: MoveReason,
-) -> std::result::Result<Vec<Owner>, MetadataError> {
-    let mut owners = metadata.owners(moved.address, moved.named)?;
-    let takes_stale = mutated(Mutant::StaleMove)
-        || reason == MoveReason::Defragmentation && mutated(Mutant::StaleDefragmentation);
-    if takes_stale && owners.is_empty() {
-        let (ino, block) = moved.named;
-        let (address, checksum) = (moved.address, Some(moved.checksum));
-        let now = metadata.run(&run_key(ino, block))?.get(block);
-        let stale = now.map(|now| Mapping { address, checksum, ..now });
-        owners.extend(stale.map(|mapping| Owner { ino, block, mapping }));
-    }
-    Ok(owners)
-}
-
-/// Stages a block that is moved, for one of its owners. The history stays; a block that is put in order also stays in its
-/// group, while the groups are in use. Each owner gets a copy of its own: no change in a delta can express a shared block.
-fn stage_moved(
-    metadata: &Metadata,
-    owner: &Owner,
-    (memory, reason): (&BlockRef, MoveReason),
-    now: u32,
-) -> StagedBlock {
-    let Owner { ino, block, mut mapping } = *owner;
-    let present = metadata.group_of(&mapping);
-    let candidate = Candidate {
-        ino,
-        block,
-        history: Some(mapping.history),
-        group: present,
-        cleaning: true,
-        file_write_count: 0,
-        file_modified: 0,
-    };
-    let is_ordered = reason == MoveReason::Defragmentation;
-    let kept = present.filter(|group| is_ordered && metadata.grouping.is_in_use(*group));
-    let old = Some(mapping);
-    if is_ordered && mutated(Mutant::DefragmentedAsNew) {
-        mapping.history = History::plain(1, now);
-    }
-    StagedBlock {
-        ino,
-        block,
-        memory: memory.clone(),
-        old,
-        mapping,
-        group: kept.unwrap_or_else(|| metadata.grouping.group(&candidate, now)),
-        moved: Some(reason),
-    }
-}
-
-/// Moves the blocks of every group that does not fill a segment to one group, the largest of these groups (SFS, section
-/// 3.3).
-fn mix_remainders(staged: &mut [StagedBlock], segment_blocks: usize) {
-    let counts = count_groups(staged.iter().map(|b| b.group));
-    let remainders =
-        Group::first(GROUPS_MAX).filter(|group| counts[group.index()] < segment_blocks);
-    let Some(largest) = remainders.max_by_key(|group| counts[group.index()]) else { return };
-    for block in staged {
-        if counts[block.group.index()] < segment_blocks {
-            block.group = largest;
-        }
-    }
-}
-
 /// Returns the number of blocks in each group.
-fn count_groups(groups: impl Iterator<Item = Group>) -> [usize; GROUPS_MAX as usize] {
+pub(super) fn count_groups(groups: impl Iterator<Item = Group>) -> [usize; GROUPS_MAX as usize] {
     let mut counts = [0; GROUPS_MAX as usize];
     groups.for_each(|group| counts[group.index()] += 1);
     counts

@@ -13,7 +13,7 @@ use crate::watchdog::within;
 const FILES: u32 = 1500;
 
 /// Returns the options of [`tight`] with a write buffer so large that only a sync writes it back.
-fn patient() -> VolumeOptions {
+fn with_large_buffer() -> VolumeOptions {
     VolumeOptions { write_buffer: 64 << 20, ..tight() }
 }
 
@@ -35,10 +35,10 @@ fn make_files(volume: &Volume, caller: &Caller) -> Vec<u64> {
 fn a_commit_may_need_more_nodes_than_the_cache_holds() {
     within(60, || {
         let device: Arc<RamDevice> = Arc::new(ram(64 << 20, 256));
-        let volume = open(device.clone(), patient());
+        let volume = open(device.clone(), with_large_buffer());
         let files = make_files(&volume, &caller());
         volume.close().expect("the volume closes");
-        let volume = open(device, patient());
+        let volume = open(device, with_large_buffer());
         for ino in &files {
             volume.write(*ino, 0, &[7; 5000], WriteMode::default(), &caller()).expect("a write");
         }
@@ -57,10 +57,10 @@ fn a_commit_may_need_more_nodes_than_the_cache_holds() {
 fn operations_go_on_with_more_dirty_nodes_than_the_cache_holds() {
     within(60, || {
         let device: Arc<RamDevice> = Arc::new(ram(64 << 20, 256));
-        let volume = open(device.clone(), patient());
+        let volume = open(device.clone(), with_large_buffer());
         let files = make_files(&volume, &caller());
         volume.close().expect("the volume closes");
-        let volume = open(device, patient());
+        let volume = open(device, with_large_buffer());
         for ino in &files {
             volume
                 .set_xattr(*ino, b"user.b", &[2; 1000], XattrMode::Create, &caller())

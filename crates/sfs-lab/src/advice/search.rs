@@ -184,7 +184,11 @@ impl fmt::Display for Advice {
             writeln!(f, "{policy} with segments of {}: {reason}", Human(*segment_bytes))?;
         }
         if self.left_out > 0 {
-            writeln!(f, "{} candidates were left out for want of time: --seconds", self.left_out)?;
+            writeln!(
+                f,
+                "there was no time for {} candidates; --seconds gives more",
+                self.left_out
+            )?;
         }
         writeln!(
             f,

@@ -22,6 +22,7 @@ const LEVELLING_FRACTION: u32 = 16;
 
 /// Page-mapped translation layer.
 pub struct PageMapped {
+    /// Slot of the last version of each page.
     slots: Vec<u32>,
     /// State of each clustered block.
     blocks: Vec<EraseBlockState>,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Error;
 
-use super::{counts::Reads, media::AgedMedium, work::Scale};
+use super::{super::medium::Medium, counts::Reads, work::Scale};
 use crate::filesystem::FilesystemKind;
 
 /// State of a volume.
@@ -53,22 +53,16 @@ pub(super) struct Figures {
 /// Results of all runs.
 #[derive(Default)]
 pub(super) struct Report {
-    rows: Vec<(AgedMedium, String, State, Figures)>,
+    rows: Vec<(Medium, String, State, Figures)>,
     failures: Vec<String>,
 }
 
 impl Report {
-    pub(super) fn add(
-        &mut self,
-        medium: AgedMedium,
-        filesystem: &str,
-        state: State,
-        figures: Figures,
-    ) {
+    pub(super) fn add(&mut self, medium: Medium, filesystem: &str, state: State, figures: Figures) {
         self.rows.push((medium, filesystem.to_owned(), state, figures));
     }
 
-    pub(super) fn add_failure(&mut self, medium: AgedMedium, filesystem: &str, error: &Error) {
+    pub(super) fn add_failure(&mut self, medium: Medium, filesystem: &str, error: &Error) {
         self.failures.push(format!("{filesystem} on {}: {error:#}", medium.name()));
     }
 

@@ -7,9 +7,9 @@
 use anyhow::{Context as _, Result};
 
 use super::{
+    super::medium::Medium,
     entrant::Entrants,
     full_volume::{self, FullVolume, Scale},
-    medium::Medium,
     options::TailOptions,
     report::{Report, Unit},
 };

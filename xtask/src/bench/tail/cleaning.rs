@@ -5,9 +5,9 @@
 use anyhow::Result;
 
 use super::{
+    super::medium::Medium,
     entrant::Entrants,
     full_volume::{self, Scale},
-    medium::Medium,
     options::TailOptions,
     report::{Report, Unit},
 };

@@ -5,12 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use serde::Deserialize;
 
 use super::{
+    super::medium::Medium,
     super::{Contestant, place_in_turn},
-    medium::Medium,
     options::TailOptions,
     report::Report,
 };
@@ -94,8 +94,8 @@ impl Entrants {
     }
 
     /// Returns the programs of the laboratory.
-    pub(super) fn lab(&self) -> Result<&Programs> {
-        self.lab.as_ref().context("sfs-lab was not built")
+    pub(super) fn lab(&self) -> Option<&Programs> {
+        self.lab.as_ref()
     }
 
     pub(super) fn count(&self) -> usize {

@@ -4,8 +4,8 @@
 use anyhow::Result;
 
 use super::{
+    super::medium::{Medium, MediumDevice},
     entrant::{Entrant, Entrants, Outcome},
-    medium::{Medium, MediumDevice},
     options::TailOptions,
     report::Report,
 };
@@ -73,7 +73,7 @@ impl<'a> FullVolume<'a> {
         scratch: &Scratch,
     ) -> Result<Self> {
         let name = entrant.file_name();
-        let device = medium.make(entrants, &name, scale.device_len, scratch)?;
+        let device = medium.make(entrants.lab(), &name, scale.device_len, scratch)?;
         entrant.make(device.device(), medium, Some(medium.segment_size()))?;
         let mount = entrant.mount(device.device(), medium, &scratch.dir.join(name))?;
         let fill = ["fill", "--percent", &percent.to_string()].map(str::to_owned);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 
-use super::{super::Contestant, medium::Medium};
+use super::super::{Contestant, medium::Medium};
 use crate::filesystem::FilesystemKind;
 
 /// Filesystems by the names that `--filesystems` takes.

@@ -9,8 +9,8 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::{
+    super::medium::{Medium, MediumDevice},
     entrant::{Entrant, Entrants, Outcome},
-    medium::{Medium, MediumDevice},
     options::TailOptions,
     report::{Report, Unit},
 };
@@ -91,7 +91,7 @@ pub(super) fn run(
 ) -> Result<()> {
     let scale = if options.quick { &QUICK } else { &FULL };
     let scratch = Scratch::in_ram(scale.device_len)?;
-    let device = medium.make(entrants, "image", scale.device_len, &scratch)?;
+    let device = medium.make(entrants.lab(), "image", scale.device_len, &scratch)?;
     report.begin(
         part.name,
         medium,

@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 use anyhow::{Context as _, Result};
 
 use super::{
+    super::medium::Medium,
     super::spread::Spread,
     entrant::{CallLatency, Outcome},
-    medium::Medium,
 };
 
 /// Unit of the latencies in a table.

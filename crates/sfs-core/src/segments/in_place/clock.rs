@@ -42,21 +42,23 @@ impl ThresholdRule {
     }
 }
 
+/// The scheme Clock-Space.
 pub(super) struct ClockSpace {
-    relation: ThresholdRule,
+    rule: ThresholdRule,
+    /// Segment at which the hand stands.
     hand: u32,
 }
 
 impl ClockSpace {
-    pub(super) fn new(relation: ThresholdRule) -> Self {
-        Self { relation, hand: 0 }
+    pub(super) fn new(rule: ThresholdRule) -> Self {
+        Self { rule, hand: 0 }
     }
 }
 
 impl Scheme for ClockSpace {
     fn choose(&mut self, space: &FreeSpaceView<'_>, _ino: u64) -> Option<u32> {
         let blocks = u64::from(space.bitmap.segment_blocks());
-        let threshold = u64::from(self.relation.threshold(space.load));
+        let threshold = u64::from(self.rule.threshold(space.load));
         let is_light = |free: u32| (blocks - u64::from(free)) * 1000 < threshold * blocks;
         let mut next = space.around((self.hand + 1) % space.count());
         // Without a segment below the threshold, the next segment that is not full is taken.

@@ -1,4 +1,4 @@
-//! The devices: RAM, and models of flash.
+//! The devices below the filesystems: RAM, and models of flash.
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
@@ -13,43 +13,57 @@ use crate::{
 
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AgedMedium {
+pub(crate) enum Medium {
     /// A loop device over a file in RAM.
     Ram,
+    /// The model of a SATA SSD, with erase blocks of 4 MiB for a small volume.
+    SsdM,
     /// The model of an SD card.
     Sd,
     /// The model of an eMMC.
     Emmc,
-    /// The model of a SATA SSD, with erase blocks of 4 MiB for a small volume.
-    SsdM,
 }
 
-impl AgedMedium {
+impl Medium {
     /// Returns the name in tables.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ram => "RAM",
+            Self::SsdM => "SSD-M",
             Self::Sd => "SD card",
             Self::Emmc => "eMMC",
-            Self::SsdM => "SSD-M",
         }
+    }
+
+    /// Returns the segment size of SFS that matches the erase blocks.
+    pub(super) fn segment_size(self) -> &'static str {
+        match self {
+            Self::Ram | Self::SsdM | Self::Sd => "4MiB",
+            Self::Emmc => "8MiB",
+        }
+    }
+
+    /// Describes the device in the caption of a table.
+    pub(super) fn describe(self, len: u64, scratch: &Scratch) -> String {
+        let mib = len >> 20;
+        match self {
+            Self::Ram => format!("a loop device of {mib} MiB {}", scratch.place()),
+            _ => format!("a model of {mib} MiB"),
+        }
+    }
+
+    /// Returns `true` for a card, whose requests take so long that few of them are measured.
+    pub(super) fn is_card(self) -> bool {
+        matches!(self, Self::Sd | Self::Emmc)
     }
 
     pub(super) fn is_model(self) -> bool {
         self != Self::Ram
     }
 
-    /// Returns the segment size of SFS that matches the erase blocks; RAM has none.
-    pub(super) fn segment_size(self) -> Option<&'static str> {
-        match self {
-            Self::Ram => None,
-            Self::Sd | Self::SsdM => Some("4MiB"),
-            Self::Emmc => Some("8MiB"),
-        }
-    }
-
-    /// Returns the treatment of blocks by a new filesystem. Below a loop device in RAM a discard frees memory that the
-    /// next write has to allocate again, a cost that flash does not have.
+    /// Returns the treatment of blocks by a new filesystem. Below a loop device in RAM a
+    /// discard frees memory that the next write has to allocate again, a cost that flash does not
+    /// have.
     pub(super) fn blocks(self) -> Blocks {
         if self.is_model() { Blocks::Discard } else { Blocks::Keep }
     }
@@ -59,34 +73,37 @@ impl AgedMedium {
         if self.is_model() { Cache::Writeback } else { Cache::WritebackKeep }
     }
 
-    /// Makes a device of `len` bytes. A model begins in virtual time, with all blocks written once.
+    /// Makes a device of `len` bytes. A model is run by `lab`, and begins in virtual time, with all blocks written once.
     pub(super) fn make(
         self,
         lab: Option<&Programs>,
+        name: &str,
         len: u64,
         scratch: &Scratch,
-    ) -> Result<AgedDevice> {
+    ) -> Result<MediumDevice> {
         let (profile, erase_block) = match self {
             Self::Ram => {
-                return TestDevice::allocated(&scratch.dir.join("image"), len).map(AgedDevice::Ram);
+                let image = scratch.dir.join(format!("{name}.img"));
+                return TestDevice::allocated(&image, len).map(MediumDevice::Ram);
             }
+            Self::SsdM => ("ssd-m", Some("4M")),
             Self::Sd => ("sd", None),
             Self::Emmc => ("emmc", None),
-            Self::SsdM => ("ssd-m", Some("4M")),
         };
         let request = ModelRequest { profile, erase_block, len, filled: true };
+        let name = format!("{name}-model");
         let lab = lab.context("sfs-lab was not built")?;
-        Model::start(lab, &request, "model", scratch).map(AgedDevice::Model)
+        Model::start(lab, &request, &name, scratch).map(MediumDevice::Model)
     }
 }
 
 /// A device of some medium, removed when dropped.
-pub(super) enum AgedDevice {
+pub(super) enum MediumDevice {
     Ram(TestDevice),
     Model(Model),
 }
 
-impl AgedDevice {
+impl MediumDevice {
     /// Returns the block device.
     pub(super) fn device(&self) -> &TestDevice {
         match self {
@@ -100,6 +117,7 @@ impl AgedDevice {
         let Self::Model(model) = self else { return work() };
         model.set_real_time(true)?;
         let result = work();
+        // In real time the unmount would take minutes to write the dirty data to a card.
         model.set_real_time(false)?;
         result
     }
