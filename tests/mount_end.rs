@@ -401,3 +401,19 @@ fn mounted_volumes_unmounted_by_force_keep_what_the_daemon_has() {
     assert_eq!(fs::read(mount.dir.join("file")).expect("the file"), b"content");
     mount.unmount();
 }
+
+#[test]
+fn mounted_devices_can_be_locked_for_inspection() {
+    if !can_mount() {
+        return;
+    }
+    let Some(volume) = TestVolume::on_loop(SIZE) else { return };
+    for options in ["rw", "ro"] {
+        let mount = volume.mount(options);
+        let device = || File::open(&volume.device).expect("the device");
+        // As udev does at every event of the device, and systemd at boot.
+        device().try_lock_shared().expect("the lock of an inspection");
+        assert!(device().try_lock().is_err(), "{options}: the daemon's lock excludes another user");
+        mount.unmount();
+    }
+}

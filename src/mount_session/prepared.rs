@@ -207,6 +207,7 @@ pub(super) fn prepare(
             (Some(unannounced), serving, own, Some(root))
         }
     };
+    device.admit_inspection().map_err(|error| ExitError::mount(format_args!("{name}: {error}")))?;
     if !request.foreground {
         logging::to_system();
     }

@@ -149,6 +149,16 @@ impl FileDevice {
         drop(self.claim.lock().take());
     }
 
+    /// Lets other programs lock a block device to inspect it, once it is mounted: udev processes no event of a device while another
+    /// program has it locked exclusively. Other SFS programs stay excluded.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no memory for the lock.
+    pub fn admit_inspection(&self) -> io::Result<()> {
+        if self.is_block_device { open::share_lock(&self.file) } else { Ok(()) }
+    }
+
     /// Allows writing to a device that was opened for reading.
     ///
     /// # Errors

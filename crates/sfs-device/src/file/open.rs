@@ -202,6 +202,9 @@ pub(super) fn reopen(
     if !direct_io {
         sys::disable_direct_io(&file)?;
     }
+    if is_block_device {
+        return Ok(file); // The lock of a block device excludes every other holder already.
+    }
     if let Err(error) = lock(reader, Access::ReadWrite, is_block_device) {
         // A failed change of the lock may have lost it.
         lock(reader, Access::ReadOnly, is_block_device)?;
@@ -267,12 +270,19 @@ fn probe_direct_io(file: &File, geometry: &Geometry) -> io::Result<bool> {
     }
 }
 
+/// Lets programs that lock a block device for inspection do so, as udev does at every event. Any other holder for use stays excluded,
+/// because [`lock`] wants a block device for itself.
+pub(super) fn share_lock(file: &File) -> io::Result<()> {
+    file.lock_shared()
+}
+
+/// Locks for use: readers of an image share it, a block device has one user.
 fn lock(file: &File, access: Access, is_block_device: bool) -> Result<(), OpenErrorKind> {
     let attempts = if is_block_device { LOCK_ATTEMPTS } else { IMAGE_LOCK_ATTEMPTS };
     for attempt in 1..=attempts {
         let result = match access {
-            Access::ReadOnly => file.try_lock_shared(),
-            Access::ReadWrite => file.try_lock(),
+            Access::ReadOnly if !is_block_device => file.try_lock_shared(),
+            Access::ReadOnly | Access::ReadWrite => file.try_lock(),
         };
         match result {
             Ok(()) => return Ok(()),
@@ -346,6 +356,19 @@ mod tests {
             inspecting.unlock().unwrap();
             waiting.join().unwrap().unwrap();
         });
+    }
+
+    #[test]
+    fn a_shared_lock_of_a_block_device_admits_inspection_and_no_other_user() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let other = || file.reopen().unwrap();
+        lock(file.as_file(), Access::ReadWrite, true).unwrap();
+        assert!(other().try_lock_shared().is_err(), "it is locked for use");
+        share_lock(file.as_file()).unwrap();
+        other().try_lock_shared().unwrap();
+        for access in [Access::ReadOnly, Access::ReadWrite] {
+            assert!(matches!(lock(&other(), access, true), Err(OpenErrorKind::Busy)), "{access:?}");
+        }
     }
 
     #[test]
