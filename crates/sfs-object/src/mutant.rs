@@ -33,7 +33,7 @@ pub enum Mutant {
     UnfinishedUnsealed,
     /// A flush that waits for the store does not.
     FlushedBeforeUpload,
-    /// What a later write changes in a region that is being uploaded is not saved.
+    /// Blocks of a region that is being uploaded are not saved before a later write.
     OldBlocksUnsaved,
     /// A region is written before the local cache says durably that it may be ahead of the store.
     AheadUnwritten,

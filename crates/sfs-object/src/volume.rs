@@ -34,7 +34,7 @@ pub use shape::Shape;
 pub use state::VolumeState;
 use upload::Uploader;
 
-/// What a flush waits for.
+/// Contract of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The local cache is flushed.
@@ -92,7 +92,7 @@ pub struct ObjectDevice<S> {
     uploader: Mutex<Uploader<S>>,
 }
 
-/// What is where.
+/// Places of the content of all regions.
 struct State {
     map: RegionMap,
     /// Pages that the image holds.

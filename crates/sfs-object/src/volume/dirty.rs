@@ -1,4 +1,4 @@
-//! What was written and is not in the store: by region, and frozen while it is uploaded.
+//! Blocks that were written and are not in the store, by region, and regions that are frozen while they are uploaded.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub(crate) fn runs(bits: &FixedBitSet) -> Vec<Range<u64>> {
     runs
 }
 
-/// What is being uploaded: the content that regions had at one moment.
+/// Content of regions at one moment, which is being uploaded.
 #[derive(Debug, Default)]
 pub(crate) struct Frozen {
     /// Regions whose content was not read yet.

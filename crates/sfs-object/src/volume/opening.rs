@@ -34,7 +34,7 @@ pub struct OpenRequest {
     pub now: u64,
     /// `true` if a volume is used that another writer has not released.
     pub takes_over: bool,
-    /// What a flush waits for.
+    /// Contract of a flush.
     pub durability: Durability,
     /// Bounds.
     pub limits: Limits,
@@ -127,7 +127,7 @@ fn local_of(device: Arc<dyn Device>, shape: Shape) -> Result<Local, OpenError> {
     }
 }
 
-/// What a cache has from its last use.
+/// Header and map of a cache from its last use.
 struct Found {
     header: Option<LocalHeader>,
     ahead: FixedBitSet,

@@ -1,4 +1,4 @@
-//! What the image holds: reading pages from the store, making regions ready to be written, and eviction.
+//! The content of the image: reading pages from the store, making regions ready to be written, and eviction.
 
 use std::ops::Range;
 
@@ -158,7 +158,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
 
     /// Notes that regions are not ahead any more, if nothing was written to them since they were uploaded.
     ///
-    /// They are busy until the local cache says so durably: an eviction before would leave a region that is ahead and a hole.
+    /// Such regions are busy until the local cache says so durably: an eviction before would leave a region that is ahead and a hole.
     pub(super) fn clear_ahead(&self) -> Result<(), Failure> {
         let _io = self.ahead_io.lock();
         let (ahead, cleared) = {

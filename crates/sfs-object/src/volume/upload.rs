@@ -76,7 +76,7 @@ impl<S: ObjectStore> Uploader<S> {
     }
 }
 
-/// What a cut has to upload.
+/// Content of a cut.
 struct Cut {
     dirty: DirtyRegions,
     zero: Vec<u64>,

@@ -20,7 +20,7 @@ const MANY: u64 = 1 << 40;
 
 type Volume = ObjectDevice<MortalStore>;
 
-/// What goes on from life to life.
+/// Store, caches and model, which outlast a life.
 pub(crate) struct World {
     rng: SeededRng,
     objects: Arc<MemoryStore>,

@@ -1,4 +1,4 @@
-//! What was written, in order, and which contents are right after a crash.
+//! Writes in their order, and the contents that are right after a crash.
 
 use sfs_device::{BLOCK_SIZE, Block};
 
