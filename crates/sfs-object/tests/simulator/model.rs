@@ -16,8 +16,8 @@ enum Event {
         address: u64,
         count: u64,
     },
-    /// The volume was found like this after a crash with its cache.
-    Found(Vec<Stamp>),
+    /// The volume was found like this after a crash with its cache. A block that may be discarded has no defined content still.
+    Found(Vec<Option<Stamp>>),
 }
 
 /// Events since the volume was made.
@@ -121,7 +121,9 @@ impl Model {
                 return Err(format!("with the cache, block {at}: {stamp} of {:?}", allowed[at]));
             }
         }
-        self.events.push(Event::Found(stamps));
+        let is_defined = |at: usize| !allowed[at].contains(&None);
+        let found = stamps.iter().enumerate().map(|(at, stamp)| is_defined(at).then_some(*stamp));
+        self.events.push(Event::Found(found.collect()));
         self.flushed = self.now();
         Ok(())
     }
@@ -134,9 +136,7 @@ fn apply(state: &mut [Option<Stamp>], event: &Event) {
     match event {
         Event::Write { address, count, stamp } => set(*address, *count, Some(*stamp)),
         Event::Discard { address, count } => set(*address, *count, None),
-        Event::Found(stamps) => {
-            state.iter_mut().zip(stamps).for_each(|(state, stamp)| *state = Some(*stamp));
-        }
+        Event::Found(found) => state.copy_from_slice(found),
     }
 }
 
