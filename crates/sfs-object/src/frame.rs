@@ -9,7 +9,8 @@ use crate::name::{Epoch, ObjectName};
 const MAGIC: [u8; 4] = *b"SFSo";
 const VERSION: u8 = 1;
 const CHECKSUM_AT: usize = 44;
-const HEADER_LEN: usize = 48;
+/// Length of the header, behind which the content of data begins.
+pub(crate) const HEADER_LEN: usize = 48;
 
 /// 128 random bits that tell writers apart; new ones for each epoch that is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

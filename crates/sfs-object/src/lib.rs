@@ -5,7 +5,8 @@
 //!
 //! * [`ObjectStore`] is the store, with the outcomes that a network has;
 //! * [`Writer`] claims an epoch, seals those before, and appends;
-//! * [`read_newest`] is a reader that follows a writer.
+//! * [`read_newest`] is a reader that follows a writer;
+//! * [`ObjectDevice`] is a volume with a local cache, as a block device.
 //!
 //! The state in a manifest is bytes of the caller. Nothing here has threads, clocks or entropy: nonces are arguments.
 #![forbid(unsafe_code)]
@@ -15,19 +16,27 @@ mod error;
 mod frame;
 mod gallop;
 mod manifests;
+mod memory_store;
 pub mod mutant;
 mod name;
 mod reader;
 mod store;
 mod takeover;
 mod thinning;
+mod volume;
+mod wire;
 mod writer;
 
 pub use error::ObjectError;
 pub use frame::{Content, Manifest, Nonce};
+pub use memory_store::MemoryStore;
 pub use name::{Epoch, ObjectName};
 pub use reader::{read_data, read_newest};
-pub use store::{Object, ObjectStore, PutReply, Stopped};
+pub use store::{Object, ObjectStore, Part, PutReply, Stopped};
 pub use takeover::Recovered;
 pub use thinning::Thinning;
-pub use writer::{LogObject, Writer};
+pub use volume::{
+    Durability, Failure, Figures, Limits, ObjectDevice, OpenError, OpenRequest, Shape, VolumeState,
+    create, look,
+};
+pub use writer::{Claim, LogObject, Writer};

@@ -30,11 +30,31 @@ pub enum Mutant {
     ClaimShared,
     /// Epochs without a manifest are not sealed.
     UnfinishedUnsealed,
+    /// A flush that waits for the store does not.
+    FlushedBeforeUpload,
+    /// Blocks of a region that is being uploaded are not saved before a later write.
+    OldBlocksUnsaved,
+    /// A region is written before the local cache says durably that it may be ahead of the store.
+    AheadUnwritten,
+    /// A region is written though the image does not have it whole.
+    AheadUnfilled,
+    /// A region is evicted though the store has it in pieces.
+    UnjoinedEvicted,
+    /// Log objects are deleted that no manifest contains.
+    DeletedUnpublished,
+    /// Pages count as present after a crash.
+    PagesTrusted,
+    /// Log objects of earlier epochs overwrite regions that are ahead of the store.
+    OldPiecesWin,
+    /// A cache is used though another writer has had the volume since.
+    StaleCacheUsed,
+    /// A region may be evicted before the local cache says durably that it is not ahead any more.
+    ClearedUnflushed,
 }
 
 #[cfg(feature = "mutants")]
 impl Mutant {
-    /// All mutants.
+    /// Mutants of the protocol.
     pub const ALL: [Self; 13] = [
         Self::UnknownIsStored,
         Self::TakenIsOurs,
@@ -49,6 +69,20 @@ impl Mutant {
         Self::RanksIgnored,
         Self::ClaimShared,
         Self::UnfinishedUnsealed,
+    ];
+
+    /// Mutants of the device (`tests/device_crashes.rs`).
+    pub const OF_DEVICE: [Self; 10] = [
+        Self::FlushedBeforeUpload,
+        Self::OldBlocksUnsaved,
+        Self::AheadUnwritten,
+        Self::AheadUnfilled,
+        Self::UnjoinedEvicted,
+        Self::DeletedUnpublished,
+        Self::PagesTrusted,
+        Self::OldPiecesWin,
+        Self::StaleCacheUsed,
+        Self::ClearedUnflushed,
     ];
 }
 

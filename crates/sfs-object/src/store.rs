@@ -11,6 +11,25 @@ pub struct Object {
     pub bytes: Vec<u8>,
 }
 
+/// Some bytes of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Part {
+    /// Name of the object.
+    pub name: ObjectName,
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+impl Part {
+    /// Returns this part of `bytes`, as far as it exists.
+    pub fn of(&self, bytes: &[u8]) -> Vec<u8> {
+        let clamp = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+        bytes[clamp(self.offset)..clamp(self.offset.saturating_add(self.len))].to_vec()
+    }
+}
+
 /// Outcome of one PUT with `If-None-Match: *`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PutReply {
@@ -44,6 +63,35 @@ pub trait ObjectStore {
         names.iter().map(|name| self.get(*name)).collect()
     }
 
+    /// Returns a part of each of several objects, which may be read at once. A part beyond the end of its object is shorter.
+    fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        let names = parts.iter().map(|part| part.name).collect::<Vec<_>>();
+        let whole = self.get_all(&names)?.into_iter().zip(parts);
+        Ok(whole.map(|(bytes, part)| bytes.map(|bytes| part.of(&bytes))).collect())
+    }
+
     /// Deletes an object, if it exists. The caller has waited for the grace time: no PUT of this name is under way.
     fn delete(&self, name: ObjectName) -> Result<(), Stopped>;
+}
+
+impl<S: ObjectStore + ?Sized, P: std::ops::Deref<Target = S>> ObjectStore for P {
+    fn put_all(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped> {
+        (**self).put_all(objects)
+    }
+
+    fn get(&self, name: ObjectName) -> Result<Option<Vec<u8>>, Stopped> {
+        (**self).get(name)
+    }
+
+    fn get_all(&self, names: &[ObjectName]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        (**self).get_all(names)
+    }
+
+    fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        (**self).get_parts(parts)
+    }
+
+    fn delete(&self, name: ObjectName) -> Result<(), Stopped> {
+        (**self).delete(name)
+    }
 }

@@ -13,12 +13,44 @@ use crate::thinning::Thinning;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogObject(pub ObjectName);
 
+/// An epoch that was claimed, whose owner has sealed nothing yet: whoever has the volume is not disturbed.
+pub struct Claim<S> {
+    store: S,
+    nonce: Nonce,
+    epoch: Epoch,
+    thinning: Thinning,
+}
+
+impl<S: ObjectStore> Claim<S> {
+    /// Claims the first free epoch. `nonce` is used as for [`Writer::take_over`].
+    pub fn new(store: S, nonce: Nonce, thinning: Thinning) -> Result<Self, ObjectError> {
+        let epoch = takeover::claim(&store, nonce)?;
+        Ok(Self { store, nonce, epoch, thinning })
+    }
+
+    /// Returns the epoch.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Seals the epochs before this one, and returns the state that they leave, as [`Writer::take_over`] does.
+    pub fn seal(self) -> Result<(Writer<S>, Option<Recovered>), ObjectError> {
+        let Self { store, nonce, epoch, thinning } = self;
+        let recovered = Sealer { store: &store, nonce, epoch, thinning }.seal_all()?;
+        let (manifests, log, data) = (0, 0, 0);
+        Ok((
+            Writer { store, nonce, epoch, thinning, manifests, log, data, failure: None },
+            recovered,
+        ))
+    }
+}
+
 /// The owner of an epoch.
 ///
 /// Nothing may be appended before the first manifest is confirmed. After an error every call returns it again: names may be bound to bytes
 /// of which nobody knows whether they are stored, so the volume goes on only in an epoch of its own.
-pub struct Writer<'a, S> {
-    store: &'a S,
+pub struct Writer<S> {
+    store: S,
     nonce: Nonce,
     epoch: Epoch,
     thinning: Thinning,
@@ -29,22 +61,17 @@ pub struct Writer<'a, S> {
     failure: Option<ObjectError>,
 }
 
-impl<'a, S: ObjectStore> Writer<'a, S> {
+impl<S: ObjectStore> Writer<S> {
     /// Claims an epoch, seals those before it, and returns the state that they leave: `None` if the volume has none yet.
     ///
     /// `nonce` is drawn for this call, and never used again, also not after a crash. The state may be served or changed only after
     /// [`Writer::publish`] has confirmed it: another writer may have sealed this epoch meanwhile.
     pub fn take_over(
-        store: &'a S,
+        store: S,
         nonce: Nonce,
         thinning: Thinning,
     ) -> Result<(Self, Option<Recovered>), ObjectError> {
-        let epoch = takeover::claim(store, nonce)?;
-        let recovered = Sealer { store, nonce, epoch, thinning }.seal_all()?;
-        Ok((
-            Self { store, nonce, epoch, thinning, manifests: 0, log: 0, data: 0, failure: None },
-            recovered,
-        ))
+        Claim::new(store, nonce, thinning)?.seal()
     }
 
     /// Returns the epoch of this writer.
@@ -77,12 +104,22 @@ impl<'a, S: ObjectStore> Writer<'a, S> {
         Ok(frames.iter().map(|(name, _)| LogObject(*name)).collect())
     }
 
-    /// Stores an object that no one reads before a manifest names it.
+    /// Stores an object that no one reads before a manifest or a log object names it.
     pub fn put_data(&mut self, content: &[u8]) -> Result<ObjectName, ObjectError> {
-        self.data += 1;
-        let name = ObjectName::Data(self.epoch, self.data);
-        self.store_all(&[(name, self.data(content))])?;
-        Ok(name)
+        self.put_data_all(&[content]).map(|names| names[0])
+    }
+
+    /// Stores several objects as [`Writer::put_data`] does, all at once. Returns their names in the order of the contents.
+    pub fn put_data_all(&mut self, contents: &[&[u8]]) -> Result<Vec<ObjectName>, ObjectError> {
+        if contents.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names = (self.data + 1..).map(|number| ObjectName::Data(self.epoch, number));
+        let frames = names.zip(contents).map(|(name, content)| (name, self.data(content)));
+        let frames = frames.collect::<Vec<_>>();
+        self.data += frames.len() as u64;
+        self.store_all(&frames)?;
+        Ok(frames.into_iter().map(|(name, _)| name).collect())
     }
 
     /// Publishes a state that contains all log objects before `log_start`, which is at most [`Writer::next_log`]. Returns manifests
@@ -109,7 +146,7 @@ impl<'a, S: ObjectStore> Writer<'a, S> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
-        let result = decide_all(self.store, frames).and_then(|decisions| {
+        let result = decide_all(&self.store, frames).and_then(|decisions| {
             let last = frames.len() - 1;
             let checked = decisions
                 .into_iter()

@@ -86,7 +86,7 @@ fn begin<'a, S: ObjectStore>(
     store: &'a S,
     notes: &mut Notes,
     nonce: u8,
-) -> Result<(Writer<'a, S>, Vec<ObjectName>), ObjectError> {
+) -> Result<(Writer<&'a S>, Vec<ObjectName>), ObjectError> {
     let (mut writer, recovered) = Writer::take_over(store, Nonce([nonce; 16]), THINNING)?;
     let found = recovered.as_ref().map(names).unwrap_or_default();
     let begun_with = entries(store, &found)?;
@@ -96,7 +96,7 @@ fn begin<'a, S: ObjectStore>(
 }
 
 fn append<S: ObjectStore>(
-    writer: &mut Writer<'_, S>,
+    writer: &mut Writer<&S>,
     notes: &mut Notes,
     new: &[u8],
 ) -> Result<Vec<ObjectName>, ObjectError> {
@@ -109,7 +109,7 @@ fn append<S: ObjectStore>(
 /// Joins all objects of the state into one, and deletes them.
 fn join<S: ObjectStore>(
     store: &S,
-    writer: &mut Writer<'_, S>,
+    writer: &mut Writer<&S>,
     names: &[ObjectName],
 ) -> Result<ObjectName, ObjectError> {
     let joined = entries(store, names)?;

@@ -1,0 +1,182 @@
+//! An object volume as a block device: an image in a local cache, and objects in a store.
+//!
+//! Requests go to the image. A page that it does not hold is read from the store first. What was written is *cut* at one moment, and
+//! uploaded as one log object, so that the objects are always a state that the device has had. A region of which much was written
+//! goes into a data object of its own, which the log object names. A *join* writes every region that the log objects touch into data objects, and publishes a
+//! manifest. docs/decisions/0047 says what holds after a crash.
+
+mod device;
+mod dirty;
+mod failure;
+mod local;
+mod log_record;
+mod opening;
+mod region_map;
+mod residency;
+mod shape;
+mod state;
+mod upload;
+
+use std::collections::{BTreeSet, HashSet};
+
+use fixedbitset::FixedBitSet;
+use parking_lot::{Condvar, Mutex, RwLock};
+use sfs_device::Geometry;
+
+use crate::name::Epoch;
+use crate::store::ObjectStore;
+use dirty::{DirtyRegions, Frozen};
+pub use failure::{Failure, OpenError};
+use local::{Local, LocalHeader};
+pub use opening::{OpenRequest, create, look};
+use region_map::RegionMap;
+pub use shape::Shape;
+pub use state::VolumeState;
+use upload::Uploader;
+
+/// Contract of a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The local cache is flushed.
+    Local,
+    /// The store has everything.
+    Remote,
+}
+
+/// Bounds of a volume in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Blocks of the local cache that may be in use; more only for what is not uploaded.
+    pub cache_blocks: u64,
+    /// Blocks in log objects that are joined at once.
+    pub log_blocks: u64,
+    /// Number of log objects that are joined at once.
+    pub log_objects: u64,
+    /// Blocks in data objects that are under way at once.
+    pub upload_blocks: u64,
+    /// Seconds for which an object is kept that nothing needs.
+    pub grace_secs: u64,
+}
+
+impl Limits {
+    /// Limits of a mount whose cache may grow to `cache_blocks`.
+    pub fn of_mount(cache_blocks: u64) -> Self {
+        Self {
+            cache_blocks,
+            log_blocks: 16 << 10,
+            log_objects: 512,
+            upload_blocks: 8 << 10,
+            grace_secs: 20 * 60,
+        }
+    }
+}
+
+/// A volume in an object store, with a local cache.
+///
+/// Threads may call all methods at once. Nothing goes on by itself: somebody calls [`ObjectDevice::work`] from time to time.
+pub struct ObjectDevice<S> {
+    store: S,
+    local: Local,
+    geometry: Geometry,
+    durability: Durability,
+    limits: Limits,
+    /// Held for reading by requests to the image, for writing by who cuts or evicts. Taken before `state`.
+    access: RwLock<()>,
+    state: Mutex<State>,
+    /// A region is no longer busy.
+    changed: Condvar,
+    /// Held by who writes the map of regions ahead. Taken before `state`.
+    ahead_io: Mutex<()>,
+    header: Mutex<LocalHeader>,
+    /// Held by who uploads. Taken before `access`.
+    uploader: Mutex<Uploader<S>>,
+}
+
+/// Places of the content of all regions.
+struct State {
+    map: RegionMap,
+    /// Pages that the image holds.
+    present: FixedBitSet,
+    /// Number of such pages.
+    present_pages: usize,
+    /// Regions that may be ahead of the store, as the local cache has them durably.
+    ahead: FixedBitSet,
+    /// Written since the last cut.
+    open: DirtyRegions,
+    /// Discarded since the last cut.
+    discarded: BTreeSet<u64>,
+    frozen: Option<Frozen>,
+    /// Regions of which log objects have pieces: the image alone has them whole.
+    unjoined: BTreeSet<u64>,
+    /// Regions that a thread is filling or preparing.
+    busy: HashSet<u64>,
+    /// Regions that were used since eviction looked at them.
+    used: FixedBitSet,
+    /// Region at which eviction looks next.
+    hand: u64,
+    failure: Option<Failure>,
+}
+
+/// Figures of a volume in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// Epoch of this writer.
+    pub epoch: Epoch,
+    /// Blocks that the local cache holds.
+    pub cached_blocks: u64,
+    /// Blocks that were written and are not in the store.
+    pub unsaved_blocks: u64,
+    /// Regions that the store has.
+    pub regions: u64,
+    /// Objects that wait to be deleted.
+    pub garbage: u64,
+    /// Why nothing more is written.
+    pub failure: Option<Failure>,
+}
+
+impl<S: ObjectStore + Clone> ObjectDevice<S> {
+    fn new(
+        (store, local, geometry): (S, Local, Geometry),
+        (durability, limits): (Durability, Limits),
+        (state, header): (State, LocalHeader),
+        uploader: Uploader<S>,
+    ) -> Self {
+        Self {
+            store,
+            local,
+            geometry,
+            durability,
+            limits,
+            access: RwLock::default(),
+            state: Mutex::new(state),
+            changed: Condvar::default(),
+            ahead_io: Mutex::default(),
+            header: Mutex::new(header),
+            uploader: Mutex::new(uploader),
+        }
+    }
+
+    /// Returns the shape of the volume.
+    pub fn shape(&self) -> Shape {
+        self.local.shape
+    }
+
+    /// Returns why nothing more is written, if that is so.
+    pub fn failure(&self) -> Option<Failure> {
+        self.state.lock().failure.clone()
+    }
+
+    /// Returns the figures. Waits for an upload.
+    pub fn figures(&self) -> Figures {
+        let uploader = self.uploader.lock();
+        let state = self.state.lock();
+        Figures {
+            epoch: uploader.epoch(),
+            cached_blocks: state.present_pages as u64 * shape::PAGE_BLOCKS,
+            unsaved_blocks: state.open.values().map(|bits| bits.count_ones(..) as u64).sum(),
+            regions: state.map.len() as u64,
+            garbage: uploader.garbage_count(),
+            failure: state.failure.clone(),
+        }
+    }
+}

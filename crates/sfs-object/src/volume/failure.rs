@@ -1,0 +1,98 @@
+//! Errors of an object volume.
+
+use std::io;
+
+use sfs_device::{DeviceError, Operation};
+
+use crate::error::ObjectError;
+use crate::store::Stopped;
+
+/// Why nothing more is written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The protocol, or the store.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// The local cache.
+    #[error("local cache: {0}")]
+    Local(String),
+    /// The use of the volume has ended.
+    #[error("the volume is closed")]
+    Closed,
+}
+
+impl From<Stopped> for Failure {
+    fn from(stopped: Stopped) -> Self {
+        Self::Object(stopped.into())
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        Self::Local(error.to_string())
+    }
+}
+
+impl Failure {
+    /// Returns the error of a request of the device.
+    pub(crate) fn of(self, operation: Operation, address: u64, count: u64) -> DeviceError {
+        DeviceError::of_blocks(operation, address, count, io::Error::other(self))
+    }
+}
+
+/// Why a volume cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The protocol, the store or the local cache.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+    /// There is a volume already.
+    #[error("there is a volume already")]
+    Exists,
+    /// Another writer has not released the volume.
+    #[error(
+        "{host} has the volume, or its machine has died; if it has died, mount with -o takeover: what it acknowledged with \
+         durability=local and did not upload is lost"
+    )]
+    InUse {
+        /// Name of the machine.
+        host: String,
+    },
+    /// The local cache belongs to another volume.
+    #[error("the local cache belongs to another volume")]
+    ForeignCache,
+    /// Another writer has taken the volume over since the cache was used, and the cache has what was never uploaded.
+    #[error(
+        "{host} has taken the volume over since this cache was used, and {regions} regions of the cache were never uploaded: they are \
+         not part of the volume any more; keep or remove the cache file, and mount with another one"
+    )]
+    StaleCache {
+        /// Name of the machine.
+        host: String,
+        /// Number of regions that were not uploaded.
+        regions: usize,
+    },
+    /// The cache is smaller than the volume needs.
+    #[error("the local cache has {actual} blocks, and the volume needs {needed}")]
+    SmallCache {
+        /// Number of blocks.
+        actual: u64,
+        /// Number of blocks that are needed.
+        needed: u64,
+    },
+    /// The state in a manifest or a log object cannot be read.
+    #[error("the state of the volume is damaged, or of a later version")]
+    State,
+}
+
+impl From<ObjectError> for OpenError {
+    fn from(error: ObjectError) -> Self {
+        Self::Failure(error.into())
+    }
+}
+
+impl From<DeviceError> for OpenError {
+    fn from(error: DeviceError) -> Self {
+        Self::Failure(error.into())
+    }
+}

@@ -1,0 +1,272 @@
+//! The content of the image: reading pages from the store, making regions ready to be written, and eviction.
+
+use std::ops::Range;
+
+use sfs_device::{BLOCK_SIZE, Block, Stream};
+
+use super::shape::{PAGE_BLOCKS, Shape};
+use super::{Failure, ObjectDevice, State};
+use crate::error::ObjectError;
+use crate::frame::HEADER_LEN;
+use crate::mutant::{Mutant, mutated};
+use crate::name::ObjectName;
+use crate::store::{ObjectStore, Part};
+
+/// Pages that are read from the store at once at least, if the region has them: 256 KiB.
+const PAGES_AT_ONCE: u64 = 4;
+
+/// Blocks of one region that the store has and the image has not.
+pub(super) struct Missing {
+    pub(super) region: u64,
+    pub(super) name: ObjectName,
+    pub(super) blocks: Range<u64>,
+}
+
+impl State {
+    /// Notes that the image holds these pages.
+    pub(super) fn add_pages(&mut self, pages: Range<usize>) {
+        self.present_pages += pages.len() - self.present.count_ones(pages.clone());
+        self.present.insert_range(pages);
+    }
+
+    fn remove_pages(&mut self, pages: Range<usize>) {
+        self.present_pages -= self.present.count_ones(pages.clone());
+        self.present.remove_range(pages);
+    }
+
+    /// Returns what a range of blocks lacks, for each region one range from the first to the last such page.
+    pub(super) fn missing(&self, shape: Shape, blocks: &Range<u64>) -> Vec<Missing> {
+        let regions = shape.regions_of(blocks.start, blocks.end - blocks.start);
+        let missing = regions.filter_map(|region| {
+            let name = self.map.get(region)?;
+            let of = shape.blocks(region);
+            let wanted = blocks.start.max(of.start)..blocks.end.min(of.end);
+            let mut absent = shape
+                .pages_of(wanted)
+                .filter(|page| !self.present.contains(*page))
+                .map(|p| p as u64);
+            let first = absent.next()?;
+            let last = absent.next_back().unwrap_or(first);
+            let begin = first / PAGES_AT_ONCE * PAGES_AT_ONCE * PAGE_BLOCKS;
+            let end = (last / PAGES_AT_ONCE + 1) * PAGES_AT_ONCE * PAGE_BLOCKS;
+            Some(Missing { region, name, blocks: begin.max(of.start)..end.min(of.end) })
+        });
+        missing.collect()
+    }
+
+    /// Returns whether eviction may take a region: the store has all of it.
+    fn may_evict(&self, region: u64) -> bool {
+        !self.ahead.contains(region as usize)
+            && !self.busy.contains(&region)
+            && !self.discarded.contains(&region)
+            && (!self.unjoined.contains(&region) || mutated(Mutant::UnjoinedEvicted))
+    }
+}
+
+impl<S: ObjectStore + Clone> ObjectDevice<S> {
+    /// Reads what these ranges lack from the store, or waits until another thread has. The caller looks again.
+    pub(super) fn fill(&self, wanted: &[Range<u64>]) -> Result<(), Failure> {
+        let blocks: u64 = wanted.iter().map(|range| range.end - range.start).sum();
+        // A cache that is too full is better than a read that fails.
+        let _ = self.make_room(blocks.div_ceil(PAGE_BLOCKS));
+        let claimed = {
+            let mut state = self.state.lock();
+            let missing = wanted.iter().flat_map(|range| state.missing(self.local.shape, range));
+            let missing = missing.collect::<Vec<_>>();
+            let mut claimed = Vec::new();
+            for part in missing {
+                if state.busy.insert(part.region) {
+                    claimed.push(part);
+                } else if claimed.is_empty() {
+                    self.changed.wait(&mut state);
+                    return Ok(());
+                }
+            }
+            claimed
+        };
+        let result = self.fetch(&claimed);
+        self.end_busy(claimed.iter().map(|part| part.region));
+        result
+    }
+
+    /// Makes regions ready to be written: the image has them whole, and the local cache says durably that they may be ahead. The
+    /// caller looks again, since another thread may prepare them.
+    pub(super) fn prepare(&self, regions: Range<u64>) -> Result<(), Failure> {
+        let pages = (regions.end - regions.start) * self.local.shape.region_blocks / PAGE_BLOCKS;
+        self.make_room(pages)?;
+        let claimed = {
+            let mut state = self.state.lock();
+            let behind = regions.filter(|region| !state.ahead.contains(*region as usize));
+            let behind = behind.collect::<Vec<_>>();
+            if behind.iter().any(|region| state.busy.contains(region)) {
+                self.changed.wait(&mut state);
+                return Ok(());
+            }
+            state.busy.extend(&behind);
+            behind
+        };
+        let result = self.fill_whole(&claimed).and_then(|()| self.set_ahead(&claimed));
+        self.end_busy(claimed.into_iter());
+        result
+    }
+
+    fn end_busy(&self, regions: impl Iterator<Item = u64>) {
+        let mut state = self.state.lock();
+        for region in regions {
+            state.busy.remove(&region);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Reads all that busy regions lack.
+    pub(super) fn fill_whole(&self, regions: &[u64]) -> Result<(), Failure> {
+        let shape = self.local.shape;
+        if !mutated(Mutant::AheadUnfilled) {
+            let missing = {
+                let state = self.state.lock();
+                let missing =
+                    regions.iter().flat_map(|no| state.missing(shape, &shape.blocks(*no)));
+                missing.collect::<Vec<_>>()
+            };
+            self.fetch(&missing)?;
+        }
+        let mut state = self.state.lock();
+        regions.iter().for_each(|no| state.add_pages(shape.pages_of(shape.blocks(*no))));
+        Ok(())
+    }
+
+    /// Notes that busy regions may be ahead of the store.
+    fn set_ahead(&self, regions: &[u64]) -> Result<(), Failure> {
+        let _io = self.ahead_io.lock();
+        let (mut ahead, has_content) = {
+            let state = self.state.lock();
+            (state.ahead.clone(), regions.iter().any(|region| state.map.has(*region)))
+        };
+        regions.iter().for_each(|region| ahead.insert(*region as usize));
+        if !mutated(Mutant::AheadUnwritten) {
+            // What was read from the store counts as soon as the bit does.
+            if has_content {
+                self.local.flush()?;
+            }
+            self.local.write_ahead(&ahead, regions.iter().copied())?;
+            self.local.flush()?;
+        }
+        let mut state = self.state.lock();
+        regions.iter().for_each(|region| state.ahead.insert(*region as usize));
+        Ok(())
+    }
+
+    /// Notes that regions are not ahead any more, if nothing was written to them since they were uploaded.
+    ///
+    /// Such regions are busy until the local cache says so durably: an eviction before would leave a region that is ahead and a hole.
+    pub(super) fn clear_ahead(&self) -> Result<(), Failure> {
+        let _io = self.ahead_io.lock();
+        let (ahead, cleared) = {
+            let mut state = self.state.lock();
+            let is_clean = |region: &u64| {
+                !state.open.contains_key(region)
+                    && !state.busy.contains(region)
+                    && !state.discarded.contains(region)
+            };
+            let cleared = state.ahead.ones().map(|region| region as u64).filter(is_clean);
+            let cleared = cleared.collect::<Vec<_>>();
+            cleared.iter().for_each(|region| state.ahead.remove(*region as usize));
+            if !mutated(Mutant::ClearedUnflushed) {
+                state.busy.extend(&cleared);
+            }
+            (state.ahead.clone(), cleared)
+        };
+        let mut result = self.local.write_ahead(&ahead, cleared.iter().copied());
+        if !mutated(Mutant::ClearedUnflushed) {
+            result = result.and_then(|()| self.local.flush());
+        }
+        self.end_busy(cleared.into_iter());
+        Ok(result?)
+    }
+
+    /// Reads parts from the store into the image, where it does not hold them. Their regions are busy.
+    fn fetch(&self, missing: &[Missing]) -> Result<(), Failure> {
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let shape = self.local.shape;
+        let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+        let parts = missing.iter().map(|Missing { region, name, blocks }| Part {
+            name: *name,
+            offset: HEADER_LEN as u64 + bytes(blocks.start - shape.blocks(*region).start),
+            len: bytes(blocks.end - blocks.start),
+        });
+        let parts = parts.collect::<Vec<_>>();
+        for (part, (missing, found)) in
+            parts.iter().zip(missing.iter().zip(self.store.get_parts(&parts)?))
+        {
+            let found = found.ok_or(ObjectError::Missing(part.name))?;
+            if found.len() as u64 != part.len {
+                return Err(ObjectError::Damaged(part.name).into());
+            }
+            self.install(&missing.blocks, &found)?;
+        }
+        Ok(())
+    }
+
+    /// Writes those pages of a range to the image that it does not hold.
+    fn install(&self, blocks: &Range<u64>, bytes: &[u8]) -> Result<(), Failure> {
+        let shape = self.local.shape;
+        for page in shape.pages_of(blocks.clone()) {
+            if self.state.lock().present.contains(page) {
+                continue;
+            }
+            let of = (page as u64 * PAGE_BLOCKS).max(blocks.start)
+                ..((page as u64 + 1) * PAGE_BLOCKS).min(blocks.end);
+            let mut content = Block::zeroed((of.end - of.start) as usize);
+            let from = (of.start - blocks.start) as usize * BLOCK_SIZE;
+            let target = Block::bytes_of_mut(&mut content);
+            target.copy_from_slice(&bytes[from..from + target.len()]);
+            self.local.image.write(of.start, &[&content], Stream::default())?;
+            self.state.lock().add_pages(page..page + 1);
+        }
+        Ok(())
+    }
+
+    /// Makes room for a number of pages: evicts what the store has, after a join if that is not enough.
+    fn make_room(&self, pages: u64) -> Result<(), Failure> {
+        if self.evict(pages)? {
+            return Ok(());
+        }
+        self.join()?;
+        // The rest is being written: the cache holds more than its limit for a while.
+        self.evict(pages).map(|_| ())
+    }
+
+    /// Evicts regions until there is room for a number of pages. Returns whether there is.
+    fn evict(&self, pages: u64) -> Result<bool, Failure> {
+        let shape = self.local.shape;
+        let limit = (self.limits.cache_blocks / PAGE_BLOCKS) as usize;
+        let has_room = |state: &State| state.present_pages + pages as usize <= limit;
+        if has_room(&self.state.lock()) {
+            return Ok(true);
+        }
+        let _access = self.access.write();
+        let mut state = self.state.lock();
+        // The second round takes what was used before the first.
+        for _ in 0..2 * shape.regions() {
+            if has_room(&state) {
+                return Ok(true);
+            }
+            let region = state.hand;
+            state.hand = (region + 1) % shape.regions();
+            let pages = shape.pages_of(shape.blocks(region));
+            if state.present.count_ones(pages.clone()) == 0 || !state.may_evict(region) {
+                continue;
+            }
+            if state.used.contains(region as usize) {
+                state.used.remove(region as usize);
+                continue;
+            }
+            state.remove_pages(pages);
+            let of = shape.blocks(region);
+            self.local.image.discard(of)?;
+        }
+        Ok(has_room(&state))
+    }
+}

@@ -1,0 +1,325 @@
+//! Uploading: cuts, joins, and what is deleted afterwards.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use sfs_device::{Block, Stream};
+
+use super::dirty::{DirtyRegions, Frozen, runs};
+use super::log_record::{LogContent, Record};
+use super::state::VolumeState;
+use super::{Failure, ObjectDevice};
+use crate::mutant::{Mutant, mutated};
+use crate::name::{Epoch, ObjectName};
+use crate::store::ObjectStore;
+use crate::writer::Writer;
+
+/// Largest number of blocks of pieces in a log object: 16 MiB.
+const PIECES_MAX: u64 = 4 << 10;
+
+/// How a cut becomes part of the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Commit {
+    /// By a log object.
+    Log,
+    /// By a manifest, which needs no log objects then. With `true` the volume is released.
+    Manifest(bool),
+}
+
+/// The owner of the epoch, and what was published.
+pub(super) struct Uploader<S> {
+    pub(super) writer: Writer<S>,
+    /// The state of the last manifest; its map is not kept here.
+    pub(super) published: VolumeState,
+    /// First log object that the last manifest does not contain.
+    pub(super) log_start: u64,
+    /// Blocks in log objects since.
+    pub(super) log_blocks: u64,
+    /// Objects that the last manifest needs, and the next one does not.
+    pub(super) superseded: Vec<ObjectName>,
+    /// Objects that nothing needs, each with the time since when that was known.
+    pub(super) garbage: VecDeque<(ObjectName, Option<u64>)>,
+    /// The time of the last call that has told it, in seconds since 1970.
+    pub(super) now: u64,
+}
+
+impl<S: ObjectStore> Uploader<S> {
+    pub(super) fn epoch(&self) -> Epoch {
+        self.writer.epoch()
+    }
+
+    pub(super) fn garbage_count(&self) -> u64 {
+        self.garbage.len() as u64
+    }
+
+    /// Publishes a state. Log objects are superseded if `log_start` passes them.
+    pub(super) fn publish(
+        &mut self,
+        mut state: VolumeState,
+        log_start: u64,
+    ) -> Result<(), Failure> {
+        let epoch = self.writer.epoch();
+        let mut unneeded = Vec::new();
+        if state.log.is_empty() {
+            unneeded.append(&mut self.superseded);
+            unneeded.extend(&self.published.log);
+            unneeded.extend((self.log_start..log_start).map(|no| ObjectName::Log(epoch, no)));
+        }
+        state.garbage =
+            self.garbage.iter().map(|(name, _)| *name).chain(unneeded.clone()).collect();
+        state.written_secs = self.now;
+        let manifests = self.writer.publish(log_start, state.encode())?;
+        unneeded.extend(manifests);
+        self.garbage.extend(unneeded.into_iter().map(|name| (name, None)));
+        self.published = VolumeState { map: Default::default(), garbage: Vec::new(), ..state };
+        (self.log_start, self.log_blocks) = (log_start, 0);
+        Ok(())
+    }
+}
+
+/// Content of a cut.
+struct Cut {
+    dirty: DirtyRegions,
+    zero: Vec<u64>,
+}
+
+impl<S: ObjectStore + Clone> ObjectDevice<S> {
+    /// Uploads everything that was written before the call.
+    pub fn upload(&self) -> Result<(), Failure> {
+        let mut uploader = self.uploader.lock();
+        self.commit(&mut uploader, Commit::Log)
+    }
+
+    /// Uploads everything that was written before the call, and joins all log objects.
+    pub fn join(&self) -> Result<(), Failure> {
+        let mut uploader = self.uploader.lock();
+        self.commit(&mut uploader, Commit::Manifest(false))
+    }
+
+    /// Uploads what was written, joins log objects if they are many, and deletes what nothing has needed for the grace time. `now` is in
+    /// seconds since 1970, by a clock that does not go back.
+    pub fn work(&self, now: u64) -> Result<(), Failure> {
+        let mut uploader = self.uploader.lock();
+        uploader.now = now;
+        let objects = uploader.writer.next_log() - uploader.log_start;
+        let is_long =
+            uploader.log_blocks >= self.limits.log_blocks || objects >= self.limits.log_objects;
+        let commit = if is_long { Commit::Manifest(false) } else { Commit::Log };
+        self.commit(&mut uploader, commit)?;
+        self.collect(&mut uploader)
+    }
+
+    /// Ends the use of the volume: everything is in the store afterwards, and another writer may begin.
+    pub fn close(&self, now: u64) -> Result<(), Failure> {
+        let mut uploader = self.uploader.lock();
+        uploader.now = now;
+        self.commit(&mut uploader, Commit::Manifest(true))?;
+        let mut state = self.state.lock();
+        state.failure = Some(Failure::Closed);
+        self.local.write_present(&state.present)?;
+        let mut header = self.header.lock();
+        header.is_closed = true;
+        Ok(self.local.set_header(&mut header)?)
+    }
+
+    /// Deletes what nothing has needed for the grace time.
+    fn collect(&self, uploader: &mut Uploader<S>) -> Result<(), Failure> {
+        let now = uploader.now;
+        uploader.garbage.iter_mut().for_each(|(_, since)| *since = since.or(Some(now)));
+        while let Some((name, Some(since))) = uploader.garbage.front().copied() {
+            if now < since.saturating_add(self.limits.grace_secs) {
+                break;
+            }
+            self.store.delete(name)?;
+            uploader.garbage.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Makes what was written part of the volume. After an error nothing more is written.
+    fn commit(&self, uploader: &mut Uploader<S>, commit: Commit) -> Result<(), Failure> {
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        let cut = self.cut(commit);
+        if commit == Commit::Log && cut.dirty.is_empty() && cut.zero.is_empty() {
+            self.state.lock().frozen = None;
+            return Ok(());
+        }
+        let result = self.upload_cut(uploader, cut, commit);
+        let mut state = self.state.lock();
+        state.frozen = None;
+        state.failure = result.as_ref().err().cloned();
+        drop(state);
+        result?;
+        if commit != Commit::Log { self.clear_ahead() } else { Ok(()) }
+    }
+
+    /// Freezes what was written up to now.
+    fn cut(&self, commit: Commit) -> Cut {
+        let _access = self.access.write();
+        let mut state = self.state.lock();
+        let mut dirty = std::mem::take(&mut state.open);
+        if commit != Commit::Log {
+            for region in &state.unjoined {
+                dirty.entry(*region).or_default();
+            }
+        }
+        let discarded = std::mem::take(&mut state.discarded);
+        // Others were written since.
+        let is_zero = |region: &u64| dirty.get(region).is_none_or(|bits| bits.is_clear());
+        let zero = discarded.into_iter().filter(is_zero).collect::<Vec<_>>();
+        zero.iter().for_each(|region| {
+            dirty.remove(region);
+        });
+        let unread = dirty.keys().copied().collect();
+        state.frozen = Some(Frozen { unread, ..Frozen::default() });
+        Cut { dirty, zero }
+    }
+
+    fn upload_cut(
+        &self,
+        uploader: &mut Uploader<S>,
+        cut: Cut,
+        commit: Commit,
+    ) -> Result<(), Failure> {
+        let mut content = LogContent::default();
+        let (pieces, whole) = self.split(cut.dirty, commit);
+        for (region, bits) in &pieces {
+            let blocks = self.snapshot(*region)?;
+            let begin = self.local.shape.blocks(*region).start;
+            for run in runs(bits) {
+                content.piece(begin + run.start, &blocks[run.start as usize..run.end as usize]);
+            }
+        }
+        self.upload_whole(uploader, &whole, &mut content)?;
+        content.records.extend(cut.zero.iter().map(|region| Record::Zero { region: *region }));
+        let records = content.records.clone();
+        match commit {
+            Commit::Log => {
+                let blocks: usize = pieces.values().map(|bits| bits.count_ones(..)).sum();
+                let appended = uploader.writer.append(&[&content.encode()])?;
+                if mutated(Mutant::DeletedUnpublished) {
+                    uploader.garbage.extend(appended.iter().map(|log| (log.0, Some(0))));
+                }
+                uploader.log_blocks += blocks as u64;
+                self.apply(uploader, &records);
+                Ok(())
+            }
+            Commit::Manifest(is_released) => self.publish(uploader, &records, is_released),
+        }
+    }
+
+    /// Publishes the state after `records`, none of which is a piece.
+    fn publish(
+        &self,
+        uploader: &mut Uploader<S>,
+        records: &[Record],
+        is_released: bool,
+    ) -> Result<(), Failure> {
+        self.apply(uploader, records);
+        let map = self.state.lock().map.clone();
+        let log_start = uploader.writer.next_log();
+        let state = VolumeState { map, is_released, log: Vec::new(), ..uploader.published.clone() };
+        uploader.publish(state, log_start)
+    }
+
+    /// Divides what a cut has into regions of which pieces go to the log object, and regions that become data objects.
+    fn split(&self, dirty: DirtyRegions, commit: Commit) -> (DirtyRegions, Vec<u64>) {
+        let mut left = PIECES_MAX;
+        let mut pieces = BTreeMap::new();
+        let mut whole = Vec::new();
+        for (region, bits) in dirty {
+            let count = bits.count_ones(..) as u64;
+            let is_small = count <= self.local.shape.region_blocks / 2 && count <= left;
+            if commit == Commit::Log && is_small {
+                left -= count;
+                pieces.insert(region, bits);
+            } else {
+                whole.push(region);
+            }
+        }
+        (pieces, whole)
+    }
+
+    /// Puts whole regions into data objects, some at a time.
+    fn upload_whole(
+        &self,
+        uploader: &mut Uploader<S>,
+        regions: &[u64],
+        content: &mut LogContent,
+    ) -> Result<(), Failure> {
+        let at_once = (self.limits.upload_blocks / self.local.shape.region_blocks).max(1);
+        for batch in regions.chunks(at_once as usize) {
+            let mut filled = Vec::new();
+            for region in batch {
+                let blocks = self.snapshot(*region)?;
+                match blocks.iter().all(|block| *block == Block::ZERO) {
+                    true => content.records.push(Record::Zero { region: *region }),
+                    false => filled.push((*region, blocks)),
+                }
+            }
+            let bytes =
+                filled.iter().map(|(_, blocks)| Block::bytes_of(blocks)).collect::<Vec<_>>();
+            let names = uploader.writer.put_data_all(&bytes)?;
+            for ((region, _), name) in filled.iter().zip(names) {
+                if let ObjectName::Data(epoch, number) = name {
+                    content.records.push(Record::Whole { region: *region, data: (epoch, number) });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a region as it was when it was frozen.
+    fn snapshot(&self, region: u64) -> Result<Box<[Block]>, Failure> {
+        let of = self.local.shape.blocks(region);
+        let mut blocks = Block::zeroed((of.end - of.start) as usize);
+        let mut state = self.state.lock();
+        self.local.image.read(of.start, &mut blocks)?;
+        if let Some(frozen) = &mut state.frozen {
+            frozen.unread.remove(&region);
+            for (at, block) in (of.start..).zip(&mut blocks) {
+                if let Some(old) = frozen.saved.remove(&at) {
+                    *block = *old;
+                }
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// Notes records that are part of the volume, or are about to be.
+    fn apply(&self, uploader: &mut Uploader<S>, records: &[Record]) {
+        uploader.superseded.extend(self.apply_records(records));
+    }
+
+    /// Notes records in the map. Returns the objects that they replace.
+    pub(super) fn apply_records(&self, records: &[Record]) -> Vec<ObjectName> {
+        let mut state = self.state.lock();
+        let mut superseded = Vec::new();
+        for record in records {
+            let before = match *record {
+                Record::Piece { address, .. } => {
+                    state.unjoined.insert(address / self.local.shape.region_blocks);
+                    None
+                }
+                Record::Whole { region, data } => {
+                    state.unjoined.remove(&region);
+                    state.map.set(region, data)
+                }
+                Record::Zero { region } => {
+                    state.unjoined.remove(&region);
+                    state.map.remove(region)
+                }
+            };
+            superseded.extend(before);
+        }
+        superseded
+    }
+
+    /// Writes a piece of a log object of an earlier writer to the image.
+    pub(super) fn write_piece(&self, address: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let mut blocks = Block::zeroed(bytes.len() / sfs_device::BLOCK_SIZE);
+        Block::bytes_of_mut(&mut blocks).copy_from_slice(bytes);
+        Ok(self.local.image.write(address, &[&blocks], Stream::default())?)
+    }
+}

@@ -1,0 +1,285 @@
+//! Lives of a program that uses an object volume: each ends by a crash, at any request or between two.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use sfs_device::{Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream};
+use sfs_object::{
+    Durability, Failure, Limits, MemoryStore, Nonce, ObjectDevice, ObjectError, OpenError,
+    OpenRequest, Shape, create,
+};
+use sfs_testkit::SeededRng;
+
+use super::model::Model;
+use super::store::MortalStore;
+
+const SHAPE: Shape = Shape { volume_blocks: 24 * 32 - 5, region_blocks: 32 };
+
+/// Requests of a life that is not ended by a request.
+const MANY: u64 = 1 << 40;
+
+type Volume = ObjectDevice<MortalStore>;
+
+/// Store, caches and model, which outlast a life.
+pub(crate) struct World {
+    rng: SeededRng,
+    objects: Arc<MemoryStore>,
+    model: Arc<Mutex<Model>>,
+    durability: Durability,
+    cache_blocks: u64,
+    nonces: u8,
+    now: u64,
+    /// A cache that was not used in the last life.
+    old_cache: Option<RamDevice>,
+    /// `true` if a life without the last cache has died while it began: the next one may find either state.
+    has_died_without_cache: bool,
+    /// Number of each end, for the test that all kinds happen.
+    pub(crate) ends: [u32; 4],
+}
+
+/// A life.
+struct Life {
+    store: MortalStore,
+    local: Arc<RecordingDevice<RamDevice>>,
+    base: RamDevice,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rng = SeededRng::new(seed);
+        let durability = rng.pick(&[Durability::Local, Durability::Remote]);
+        let cache_blocks = rng.pick(&[1 << 30, 1 << 30, 8 * 32]);
+        Self {
+            rng,
+            objects: Arc::default(),
+            model: Arc::new(Mutex::new(Model::new(SHAPE.volume_blocks))),
+            durability,
+            cache_blocks,
+            nonces: 0,
+            now: 1000,
+            old_cache: None,
+            has_died_without_cache: false,
+            ends: [0; 4],
+        }
+    }
+
+    /// Makes a volume and lives several lives with it.
+    pub(crate) fn run(&mut self, lives: u32) -> Result<(), String> {
+        let life = self.begin(empty_cache(), MANY);
+        let shape = ([9; 16], SHAPE);
+        let volume = create(life.store.clone(), life.local.clone(), shape, &self.request())
+            .map_err(|error| format!("making: {error}"))?;
+        let volume = Arc::new(volume);
+        self.live(&life, &volume)?;
+        let mut cache = self.crash(&life);
+        for _ in 0..lives {
+            cache = self.next(cache)?;
+        }
+        Ok(())
+    }
+
+    /// Lives one life after a crash, and returns its cache.
+    fn next(&mut self, cache: RamDevice) -> Result<RamDevice, String> {
+        let kept = self.rng.one_in(2);
+        let cache = match (kept, self.rng.one_in(4)) {
+            (true, _) => cache,
+            (false, false) => {
+                self.old_cache = Some(cache);
+                empty_cache()
+            }
+            (false, true) => self.old_cache.replace(cache).unwrap_or_else(empty_cache),
+        };
+        let requests = if self.rng.one_in(4) { 1 + self.rng.below(40) } else { MANY };
+        let life = self.begin(cache, requests);
+        let volume = match Volume::open(life.store.clone(), life.local.clone(), &self.request()) {
+            Ok(volume) => Arc::new(volume),
+            Err(OpenError::Failure(Failure::Object(ObjectError::Stopped(_)))) => {
+                self.ends[0] += 1;
+                self.has_died_without_cache |= !kept;
+                return Ok(self.crash(&life));
+            }
+            Err(OpenError::StaleCache { .. }) if !kept || self.has_died_without_cache => {
+                self.ends[1] += 1;
+                self.has_died_without_cache = true;
+                life.store.end();
+                return self.next(empty_cache());
+            }
+            Err(error) => return Err(format!("opening, with the cache {kept}: {error}")),
+        };
+        let found = match read_all(&volume) {
+            Ok(found) => found,
+            Err(_) if requests != MANY => {
+                self.has_died_without_cache |= !kept;
+                return Ok(self.crash(&life));
+            }
+            Err(error) => return Err(format!("reading: {error}")),
+        };
+        self.check(kept, &found)?;
+        self.live(&life, &volume)?;
+        Ok(self.crash(&life))
+    }
+
+    /// Checks what was found after a crash.
+    fn check(&mut self, kept: bool, found: &[Block]) -> Result<(), String> {
+        let mut model = self.model.lock();
+        if std::mem::take(&mut self.has_died_without_cache) {
+            let mut lost = model.clone();
+            if lost.check_lost(found).is_ok() {
+                *model = lost;
+                return Ok(());
+            }
+            return model.check_kept(found);
+        }
+        if kept { model.check_kept(found) } else { model.check_lost(found) }
+    }
+
+    fn begin(&mut self, cache: RamDevice, requests: u64) -> Life {
+        let store = MortalStore::new(self.objects.clone(), requests, self.rng.next_u64());
+        let local = Arc::new(RecordingDevice::new(cache.snapshot(), Keep::Contents));
+        Life { store, local, base: cache }
+    }
+
+    fn request(&mut self) -> OpenRequest {
+        self.nonces += 1;
+        OpenRequest {
+            nonce: Nonce([self.nonces; 16]),
+            host: format!("machine {}", self.nonces),
+            now: self.now,
+            takes_over: true,
+            durability: self.durability,
+            limits: Limits {
+                cache_blocks: self.cache_blocks,
+                log_blocks: 100,
+                log_objects: 6,
+                upload_blocks: 32,
+                grace_secs: 3,
+            },
+        }
+    }
+
+    /// Uses the volume until a request fails, or for some time.
+    fn live(&mut self, life: &Life, volume: &Arc<Volume>) -> Result<(), String> {
+        if self.cache_blocks > SHAPE.volume_blocks && self.rng.one_in(2) {
+            self.write_meanwhile(life, volume);
+        }
+        let requests = if self.rng.one_in(2) { 1 + self.rng.below(60) } else { MANY };
+        life.store.set_requests(requests);
+        for _ in 0..5 + self.rng.below(60) {
+            if self.step(volume)?.is_none() {
+                self.ends[2] += 1;
+                return Ok(());
+            }
+        }
+        self.ends[3] += 1;
+        Ok(())
+    }
+
+    /// Writes also while objects are under way.
+    fn write_meanwhile(&mut self, life: &Life, volume: &Arc<Volume>) {
+        let (model, volume) = (self.model.clone(), Arc::downgrade(volume));
+        let mut rng = SeededRng::new(self.rng.next_u64());
+        life.store.set_meanwhile(Box::new(move || {
+            if let Some(volume) = volume.upgrade().filter(|_| rng.one_in(2)) {
+                write(&mut rng, &volume, &model);
+            }
+        }));
+    }
+
+    /// Makes one request. Returns `None` if it has failed.
+    fn step(&mut self, volume: &Arc<Volume>) -> Result<Option<()>, String> {
+        let done = match self.rng.below(16) {
+            0..8 => write(&mut self.rng, volume, &self.model),
+            8..10 => self.flush(volume),
+            10..12 => {
+                self.now += self.rng.below(3);
+                let now = self.now;
+                self.upload(|| volume.work(now).is_ok())
+            }
+            12 => self.upload(|| volume.join().is_ok()),
+            13 => {
+                let (address, count) = range(&mut self.rng, 100);
+                let is_done = volume.discard(address, count).is_ok();
+                if is_done {
+                    self.model.lock().discard(address, count);
+                }
+                is_done
+            }
+            _ => {
+                let (address, count) = range(&mut self.rng, 60);
+                let mut blocks = Block::zeroed(count as usize);
+                let is_done = volume.read(address, &mut blocks).is_ok();
+                if is_done {
+                    self.model.lock().check_now(address, &blocks)?;
+                }
+                is_done
+            }
+        };
+        Ok(done.then_some(()))
+    }
+
+    /// Flushes the volume: everything before is durable by its contract.
+    fn flush(&self, volume: &Volume) -> bool {
+        let before = self.model.lock().now();
+        let is_done = match self.durability {
+            Durability::Local => volume.flush().is_ok(),
+            Durability::Remote => self.upload(|| volume.flush().is_ok()),
+        };
+        if is_done {
+            self.model.lock().flushed = before;
+        }
+        is_done
+    }
+
+    /// Makes a request that uploads everything before it.
+    fn upload(&self, request: impl FnOnce() -> bool) -> bool {
+        let before = self.model.lock().now();
+        let is_done = request();
+        if is_done {
+            self.model.lock().uploaded = before;
+        }
+        is_done
+    }
+
+    /// Ends a life. Returns its cache after the loss of power: what was flushed, and some of the rest.
+    fn crash(&mut self, life: &Life) -> RamDevice {
+        life.store.end();
+        life.store.land();
+        let events = life.local.take_events();
+        let flushed = events.iter().rposition(|event| *event == Event::Flush).unwrap_or(0);
+        let cache = life.base.snapshot();
+        for (no, event) in events.iter().enumerate() {
+            if no <= flushed || self.rng.one_in(2) {
+                event.apply(&cache);
+            }
+        }
+        cache
+    }
+}
+
+fn empty_cache() -> RamDevice {
+    RamDevice::new(SHAPE.cache_blocks())
+}
+
+fn read_all(volume: &Volume) -> Result<Box<[Block]>, sfs_device::DeviceError> {
+    let mut blocks = Block::zeroed(SHAPE.volume_blocks as usize);
+    volume.read(0, &mut blocks)?;
+    Ok(blocks)
+}
+
+/// Returns a range of at most `most` blocks; the first blocks of the volume are more frequent.
+fn range(rng: &mut SeededRng, most: u64) -> (u64, u64) {
+    let end = if rng.one_in(3) { 40 } else { SHAPE.volume_blocks };
+    let address = rng.below(end);
+    (address, 1 + rng.below(most.min(SHAPE.volume_blocks - address)))
+}
+
+fn write(rng: &mut SeededRng, volume: &Volume, model: &Mutex<Model>) -> bool {
+    let most = rng.pick(&[1, 3, 40]);
+    let (address, count) = range(rng, most);
+    let (stamp, blocks) = model.lock().content(address, count);
+    let is_done = volume.write(address, &[&blocks], Stream::default()).is_ok();
+    if is_done {
+        model.lock().write(address, count, stamp);
+    }
+    is_done
+}
