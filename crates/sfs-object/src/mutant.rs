@@ -42,8 +42,6 @@ pub enum Mutant {
     UnjoinedEvicted,
     /// Log objects are deleted that no manifest contains.
     DeletedUnpublished,
-    /// Pages count as present after a crash.
-    PagesTrusted,
     /// Log objects of earlier epochs overwrite regions that are ahead of the store.
     OldPiecesWin,
     /// A cache is used though another writer has had the volume since.
@@ -72,14 +70,13 @@ impl Mutant {
     ];
 
     /// Mutants of the device (`tests/device_crashes.rs`).
-    pub const OF_DEVICE: [Self; 10] = [
+    pub const OF_DEVICE: [Self; 9] = [
         Self::FlushedBeforeUpload,
         Self::OldBlocksUnsaved,
         Self::AheadUnwritten,
         Self::AheadUnfilled,
         Self::UnjoinedEvicted,
         Self::DeletedUnpublished,
-        Self::PagesTrusted,
         Self::OldPiecesWin,
         Self::StaleCacheUsed,
         Self::ClearedUnflushed,

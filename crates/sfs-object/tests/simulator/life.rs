@@ -123,10 +123,9 @@ impl World {
     fn check(&mut self, kept: bool, found: &[Block]) -> Result<(), String> {
         let mut model = self.model.lock();
         if std::mem::take(&mut self.has_died_without_cache) {
-            let mut lost = model.clone();
-            if lost.check_lost(found).is_ok() {
-                *model = lost;
-                return Ok(());
+            if model.clone().check_lost(found).is_ok() {
+                // The store may have less or more, if this is the last cache after all.
+                return model.note_found(found);
             }
             return model.check_kept(found);
         }

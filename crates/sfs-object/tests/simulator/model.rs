@@ -102,6 +102,14 @@ impl Model {
         Ok(())
     }
 
+    /// Notes what was found, where it is right by either rule. Earlier states stay possible without the cache.
+    pub(crate) fn note_found(&mut self, found: &[Block]) -> Result<(), String> {
+        let found = stamps(found)?.into_iter().map(Some).collect();
+        self.events.push(Event::Found(found));
+        self.flushed = self.now();
+        Ok(())
+    }
+
     /// Checks a volume that was found with its cache: each block has what the last flush has covered, or something later.
     pub(crate) fn check_kept(&mut self, found: &[Block]) -> Result<(), String> {
         let stamps = stamps(found)?;
