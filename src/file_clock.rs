@@ -1,11 +1,36 @@
 //! The clock of file times: the coarse clock that the kernel itself uses for file times.
 
+use std::cell::Cell;
+
 use nix::time::{ClockId, clock_gettime};
 use sfs_core::format::Timestamp;
+
+thread_local! {
+    /// Time that this thread uses instead of the clock.
+    static FIXED: Cell<Option<Timestamp>> = const { Cell::new(None) };
+}
+
+/// Fixed time of this thread, as long as the value lives.
+pub(crate) struct FixedTime(());
+
+/// Lets [`now`] return `time` in this thread.
+pub(crate) fn fix(time: Timestamp) -> FixedTime {
+    FIXED.set(Some(time));
+    FixedTime(())
+}
+
+impl Drop for FixedTime {
+    fn drop(&mut self) {
+        FIXED.set(None);
+    }
+}
 
 /// Returns the current time, to the resolution of the kernel's timer tick. A clock before 1970 is not set at all
 /// and reads as zero.
 pub(crate) fn now() -> Timestamp {
+    if let Some(fixed) = FIXED.get() {
+        return fixed;
+    }
     match clock_gettime(ClockId::CLOCK_REALTIME_COARSE) {
         Ok(now) if now.tv_sec() >= 0 => {
             Timestamp { secs: now.tv_sec(), nanos: now.tv_nsec() as u32 }

@@ -20,6 +20,7 @@ mod inode_flags;
 pub(crate) mod inode_paths;
 mod invalidations;
 mod ioctl;
+mod journaled;
 mod latencies;
 mod lost_writeback;
 mod name_operations;
@@ -28,6 +29,9 @@ mod privileges;
 mod range_operations;
 mod read_ahead;
 mod recorded_requests;
+mod replay;
+#[cfg(test)]
+mod replay_tests;
 mod reply_result;
 mod shutdown;
 mod volume_ioctl;

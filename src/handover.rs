@@ -14,6 +14,7 @@ pub(crate) const UPGRADE_SECS_DEFAULT: u64 = 20;
 pub(crate) mod giving;
 mod link;
 mod messages;
+pub(crate) mod reviving;
 pub(crate) mod state;
 pub(crate) mod taking;
 pub(crate) mod turn;

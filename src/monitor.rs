@@ -2,9 +2,9 @@
 //!
 //! Landlock forbids the daemon to unmount and to look at other processes, and no limit of a process can be undone. So the daemon forks
 //! before it reads the volume, and [`Monitor`] asks the other process for the few acts that are left ([`acts`]). The monitor reads
-//! nothing from the volume, has neither the device nor `/dev/fuse` open, and trusts no request: it unmounts only the mount that it was
+//! nothing from the volume, opens neither the device nor `/dev/fuse`, and trusts no request: it unmounts only the mount that it was
 //! told of before the daemon limited itself, starts only the program of the mount ([`program`]), and tells no more of other processes
-//! than the acts state. It ends with the daemon.
+//! than the acts state. It ends with the daemon, unless the mount survives that ([`supervisor`]).
 //!
 //! An unmount may take long, so the two kinds of requests have a socket and a thread each. Without a sandbox the daemon does the acts
 //! itself.
@@ -13,10 +13,11 @@ mod acts;
 mod messages;
 mod program;
 mod server;
+mod supervisor;
 mod trusted_file;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +36,7 @@ use acts::PrivilegedActs;
 pub(crate) use acts::SHUTDOWN_FLAG_MAX;
 use messages::{MonitorReply, MonitorRequest};
 pub(crate) use program::TakeOver;
-pub(crate) use program::{StartSpec, Successor};
+pub(crate) use program::{HeldMount, StartSpec, Successor};
 
 /// Longest wait for the start or the end of a program. A program on a filesystem that does not answer, or an unmount that waits, takes
 /// longer.
@@ -162,6 +163,38 @@ impl Monitor {
         Ok(())
     }
 
+    /// Returns the connection to the monitor of a program that has died.
+    pub(crate) fn adopt(mount: OwnedFd, questions: OwnedFd) -> Self {
+        Self::Process { mount: MountSocket::new(mount).into(), questions: questions.into() }
+    }
+
+    /// Has the monitor start this program again when this process dies, and give it `state` and `descriptors`.
+    pub(crate) fn hold(&self, state: Vec<u8>, descriptors: &[OwnedFd]) -> io::Result<()> {
+        let Self::Process { mount, .. } = self else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let mut mount = mount.lock();
+        let mut ask = |request, descriptor: Option<BorrowedFd<'_>>| match mount
+            .ask_with(&request, descriptor, Some(PROGRAM_WAIT_MAX))?
+            .0
+        {
+            MonitorReply::Done => Ok(()),
+            _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+        };
+        ask(MonitorRequest::Hold { state }, None)?;
+        for descriptor in descriptors {
+            ask(MonitorRequest::Keep, Some(descriptor.as_fd()))?;
+        }
+        ask(MonitorRequest::Watch, None)
+    }
+
+    /// Keeps the monitor from starting this program again.
+    pub(crate) fn release(&self) {
+        if let Self::Process { mount, .. } = self {
+            let _ = mount.lock().ask(&MonitorRequest::Release, Some(PROGRAM_WAIT_MAX));
+        }
+    }
+
     /// Returns the effective capabilities of the process, or thread, `pid`; `None` if it is in another user namespace, or cannot be
     /// looked at.
     pub(crate) fn capabilities(&self, pid: u32) -> Option<u64> {
@@ -217,8 +250,18 @@ impl MountSocket {
         request: &MonitorRequest,
         wait_max: Option<Duration>,
     ) -> io::Result<(MonitorReply, Option<OwnedFd>)> {
+        self.ask_with(request, None, wait_max)
+    }
+
+    /// Asks as [`MountSocket::ask`] does, and gives the monitor a descriptor.
+    fn ask_with(
+        &mut self,
+        request: &MonitorRequest,
+        descriptor: Option<BorrowedFd<'_>>,
+        wait_max: Option<Duration>,
+    ) -> io::Result<(MonitorReply, Option<OwnedFd>)> {
         let end = wait_max.map(|wait_max| Instant::now() + wait_max);
-        messages::send(&self.socket, request, None)?;
+        messages::send(&self.socket, request, descriptor)?;
         self.owed += 1;
         loop {
             wait_until_readable(&self.socket, end)?;

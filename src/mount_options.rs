@@ -49,6 +49,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// `true` if the daemon gives up what it does not need after the mount.
     pub sandbox: bool,
+    /// `true` if the mount survives the death of its daemon.
+    pub survive: bool,
     /// Loopback address at which every user of the machine may read the metrics of the mount.
     pub metrics: Option<SocketAddr>,
 }
@@ -108,6 +110,7 @@ impl Default for MountOptions {
             cache_device: None,
             allow_other: false,
             sandbox: true,
+            survive: false,
             metrics: None,
         }
     }
@@ -282,6 +285,8 @@ impl MountOptions {
             "allow_other" => self.allow_other = true,
             "sandbox" => self.sandbox = true,
             "nosandbox" => self.sandbox = false,
+            "survive" => self.survive = true,
+            "nosurvive" => self.survive = false,
             "acl" => self.access_lists = AccessLists::Required,
             "noacl" => self.access_lists = AccessLists::Off,
             _ => return false,

@@ -41,6 +41,7 @@ pub fn run(request: &MountRequest) -> Result<(), ExitError> {
         return take_over_mount(request, take_over);
     }
     request.transport.check(&request.options)?;
+    let request = &request.surviving()?;
     let dir = check_dir(&request.dir)?;
     let path = request.device.canonicalize().unwrap_or_else(|_| request.device.clone());
     // The daemon has another working directory.
@@ -151,11 +152,20 @@ fn serve(
     // If the daemon is killed, dirty data of the kernel's cache is lost with it. Only root may set
     // the value.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    let monitor = start_monitor(request, (path, dir), pipe);
-    let monitor = Arc::new(monitor.inspect_err(|failure| {
-        beginning.iter().for_each(|beginning| beginning.fail(failure));
-    })?);
-    let mut taken = beginning.map(Beginning::receive).transpose()?;
+    let (monitor, mut taken) = match beginning {
+        Some(beginning) if request.take_over.as_ref().is_some_and(|over| over.after_death) => {
+            let mut taken = beginning.receive()?;
+            let monitor = taken.take_monitor();
+            (Arc::new(monitor.ok_or_else(|| ExitError::system("no monitor"))?), Some(taken))
+        }
+        beginning => {
+            let monitor = start_monitor(request, (path, dir), pipe);
+            let monitor = monitor.inspect_err(|failure| {
+                beginning.iter().for_each(|beginning| beginning.fail(failure));
+            })?;
+            (Arc::new(monitor), beginning.map(Beginning::receive).transpose()?)
+        }
+    };
     let prepared = prepare(request, path, dir, pipe, (monitor, &mut taken));
     let prepared = prepared.inspect_err(|failure| {
         taken.iter().for_each(|taken| taken.fail(failure));

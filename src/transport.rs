@@ -18,12 +18,13 @@ use std::path::Path;
 use clap::ValueEnum;
 use fuser_adapter::FuserSession;
 use native::NativeSession;
-use sfs_fuse::{Agreed, NoUring, Pauser};
+use sfs_fuse::{Agreed, NoUring, Notifier, Pauser};
 
 use crate::exit_error::ExitError;
 use crate::fuse::FuseShell;
 use crate::mount::FUSE_DEVICE;
 use crate::mount_options::{AccessLists, MountOptions};
+use crate::survival::{Journal, Revival};
 
 /// Value of the option `--transport`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -108,7 +109,11 @@ impl TransportChoice {
                 session,
             });
         }
+        let survives = shell.survives();
         let session = NativeSession::open(channel, shell, threads, self != Self::Dev)?;
+        if survives && session.notifier().resend().is_err() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, NO_RESEND));
+        }
         let (transport, reason) = match (self, session.rings()) {
             (Self::Uring, Err(reason)) => return Err(uring_refused(reason)),
             (Self::Uring, Ok(_)) => (ActiveTransport::Uring, asked_for()),
@@ -145,6 +150,22 @@ impl Serving {
         }
     }
 
+    /// Executes the changes once more that another program has recorded, and that are not in the log.
+    pub(crate) fn replay(&self, revival: &Revival, journal: &Journal) -> Result<(), ExitError> {
+        match &self.session {
+            AnySession::Native(session) => session.replay(revival, journal),
+            AnySession::Fuser(_) => Ok(()),
+        }
+    }
+
+    /// Returns a sender of notifications; `None` if the transport has none.
+    pub(crate) fn notifier(&self) -> Option<Notifier> {
+        match &self.session {
+            AnySession::Native(session) => Some(session.notifier()),
+            AnySession::Fuser(_) => None,
+        }
+    }
+
     /// Returns the device file that the threads of this transport open.
     pub(crate) fn opened_later(&self) -> Option<&'static Path> {
         match self.session {
@@ -162,6 +183,9 @@ impl Serving {
         }
     }
 }
+
+/// Refusal of a mount with the option `survive`.
+const NO_RESEND: &str = "mount option 'survive': the kernel does not send requests again, which needs Linux 6.10; leave it out";
 
 fn asked_for() -> String {
     "chosen by --transport".into()

@@ -116,6 +116,11 @@ impl ControlSocket {
         Ok(Self { listener, socket, watchers })
     }
 
+    /// Returns a duplicate of the descriptor.
+    pub(crate) fn descriptor(&self) -> Option<OwnedFd> {
+        self.listener.try_clone().ok().map(OwnedFd::from)
+    }
+
     /// Returns the directory of the socket's file.
     pub(crate) fn directory(&self) -> &Path {
         self.socket.directory()

@@ -185,6 +185,22 @@ impl FuseShell {
         queue: Option<Queue>,
         room: &mut [u8],
     ) -> ReplyResult {
+        match &self.journal {
+            None => self.serve_passed(request, queue, room),
+            Some(journal) => {
+                let pass = || self.serve_passed(request, queue, room);
+                self.serve_journaled(journal, request, queue, pass)
+            }
+        }
+    }
+
+    /// Serves `request`, and records it if a recording is on.
+    fn serve_passed(
+        &self,
+        request: &FuseRequest<'_>,
+        queue: Option<Queue>,
+        room: &mut [u8],
+    ) -> ReplyResult {
         match self.recorder.is_on() {
             false => self.pass(request, queue, room),
             true => self.answer_recorded(request, queue, room),
@@ -209,7 +225,7 @@ impl FuseShell {
         result
     }
 
-    fn pass(
+    pub(super) fn pass(
         &self,
         request: &FuseRequest<'_>,
         queue: Option<Queue>,

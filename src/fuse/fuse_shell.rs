@@ -36,6 +36,7 @@ use crate::log_thread::LogWork;
 use crate::monitor::Monitor;
 use crate::mount_options::{AccessLists, MountOptions, SyncPolicy};
 use crate::request_recorder::RequestRecorder;
+use crate::survival::Journal;
 
 /// Time for which the kernel may cache names and attributes. Only this mount changes the volume, so they stay
 /// valid.
@@ -79,6 +80,8 @@ pub(crate) struct FuseShell {
     pub(super) latencies: Arc<Latencies>,
     /// Held during a trim: one at a time.
     pub(super) trimming: Arc<Mutex<()>>,
+    /// Records of a mount that survives its daemon.
+    pub(super) journal: Option<Arc<Journal>>,
     /// `true` after the reason why there are no swap files was logged.
     has_refused_swap: AtomicBool,
 }
@@ -106,6 +109,7 @@ impl FuseShell {
             recorder: Arc::default(),
             latencies: Arc::default(),
             trimming: Arc::default(),
+            journal: None,
             has_refused_swap: AtomicBool::default(),
             writeback: options.writeback,
             async_dio: options.async_dio,

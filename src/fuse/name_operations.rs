@@ -60,6 +60,17 @@ impl FuseShell {
         request: &FuseRequest<'_>,
         asked: &SetattrArgs,
     ) -> OperationResult {
+        let may_write = |handle| self.handles.may_write(request.node, handle);
+        self.setattr_through(request, asked, asked.handle.is_some_and(may_write))
+    }
+
+    /// Does the same, through a descriptor that is open for writing if `through_open` is set.
+    pub(super) fn setattr_through(
+        &self,
+        request: &FuseRequest<'_>,
+        asked: &SetattrArgs,
+        through_open: bool,
+    ) -> OperationResult {
         let (ino, caller) = (request.node, caller(request));
         let changes = AttributeChanges {
             mode: asked.mode,
@@ -73,7 +84,8 @@ impl FuseShell {
             kill_privileges: asked.kill_privileges || sets_only_ctime(asked),
             // The kernel sends a time only if it differs from the last one.
             keep_times: self.writeback,
-            through_open: asked.handle.is_some_and(|handle| self.handles.may_write(ino, handle)),
+            through_open,
+            keep_capability: false,
         };
         let changed = self.volume.set_attributes(ino, &changes, &caller);
         let inode = changed.map_err(|error| match error {

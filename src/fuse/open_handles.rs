@@ -240,6 +240,27 @@ struct HandedHandle {
 }
 
 impl OpenHandles {
+    /// Returns inode, number and flags of each handle that is open.
+    pub(crate) fn opened_now(&self) -> Vec<(u64, u64, u32)> {
+        let of_shard = |shard: &Mutex<HandleShard>| {
+            let shard = shard.lock();
+            shard.open.iter().map(|(&(ino, number), open)| (ino, number, open.flags)).collect()
+        };
+        self.shards.iter().flat_map::<Vec<_>, _>(of_shard).collect()
+    }
+
+    /// Adopts the handles of a program that has died, of which only this is known. Their numbers are at most `last`.
+    pub(crate) fn adopt_opened(&self, (opened, last): (Vec<(u64, u64, u32)>, u64)) {
+        self.last.store(last, Ordering::Release);
+        for (ino, number, flags) in opened {
+            let open =
+                OpenHandle { flags, loss_reported: 0, is_refused: false, damage_reported: 0 };
+            self.shard(ino).open.insert((ino, number), open);
+        }
+    }
+}
+
+impl OpenHandles {
     /// Returns the handles for another program. No request may be under way. Losses by damage are left out: with one, the mount
     /// is not handed over.
     pub(crate) fn handed(&self) -> HandedHandles {

@@ -21,8 +21,20 @@ impl FuseShell {
     pub(super) fn fallocate(
         &self,
         request: &FuseRequest<'_>,
-        (offset, len): (u64, u64),
+        range: (u64, u64),
         mode: u32,
+    ) -> OperationResult {
+        let kill_privileges = self.must_kill_privileges(request.node, request.pid)?;
+        self.allocate(request, range, mode, kill_privileges)
+    }
+
+    /// Does the same, and clears suid, sgid and capabilities only with `kill_privileges`.
+    pub(super) fn allocate(
+        &self,
+        request: &FuseRequest<'_>,
+        range: (u64, u64),
+        mode: u32,
+        kill_privileges: bool,
     ) -> OperationResult {
         let mode = mode.cast_signed();
         let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
@@ -33,10 +45,9 @@ impl FuseShell {
             _ => return Err(Refusal::Errno(libc::EOPNOTSUPP)),
         };
         let ino = request.node;
-        let kill_privileges = self.must_kill_privileges(ino, request.pid)?;
         let allocation =
             Allocation { mode: effect, keep_size, keep_times: self.writeback, kill_privileges };
-        self.volume.allocate(ino, (offset, len), &allocation, &caller(request))?;
+        self.volume.allocate(ino, range, &allocation, &caller(request))?;
         self.range_changed(ino, kill_privileges)?;
         Ok(Reply::Done)
     }
@@ -65,12 +76,15 @@ impl FuseShell {
 
     /// Returns whether a change of the content of `ino` by process `pid` clears its suid, sgid and capabilities. The kernel
     /// leaves this decision to the daemon, and requests for ranges do not say who may keep them (CAP_FSETID).
-    fn must_kill_privileges(&self, ino: u64, pid: u32) -> Result<bool, Refusal> {
+    pub(super) fn must_kill_privileges(&self, ino: u64, pid: u32) -> Result<bool, Refusal> {
+        Ok(self.has_privileges(ino)? && !privileges::may_keep_setid(&self.monitor, pid))
+    }
+
+    /// Returns whether a change of the content of `ino` may clear its suid, sgid or capabilities.
+    pub(super) fn has_privileges(&self, ino: u64) -> Result<bool, Refusal> {
         let inode = self.volume.attributes(ino)?;
         let is_armed = inode.mode & PRIVILEGE_BITS != 0 || inode.flags.contains(InodeFlags::XATTRS);
-        Ok(inode.kind() == FileKind::Regular
-            && is_armed
-            && !privileges::may_keep_setid(&self.monitor, pid))
+        Ok(inode.kind() == FileKind::Regular && is_armed)
     }
 
     /// Does what follows a change of a range of file `ino`, before its reply.

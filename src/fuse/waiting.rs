@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sfs_core::COPY_PIECE_LEN_MAX;
 use sfs_device::BLOCK_SIZE;
-use sfs_fuse::{FuseOperation, FuseRequest, Handler, Queue, Reply, WaitingChange};
+use sfs_fuse::{FuseOperation, FuseRequest, Handler, Queue, Reply, WaitingChange, reply_bytes};
 
 use super::dispatch::is_change;
 use super::fuse_shell::FuseShell;
@@ -140,6 +140,30 @@ impl Handler for FuseShell {
 
     fn wait_for_progress(&self, seen: u64) {
         self.log_work.wait_for_progress(&self.volume, seen);
+    }
+
+    fn earlier_reply(&self, unique: u64) -> Option<Vec<u8>> {
+        let earlier = self.journal.as_ref()?.earlier_reply(unique)?;
+        let failed = match earlier.synced {
+            0 => None,
+            node => self.volume.sync_file(node).err().map(|error| self.errno(node, &error)),
+        };
+        match failed {
+            None => Some(earlier.reply),
+            Some(code) => Some(reply_bytes(unique, &Err::<Reply<ReplyBytes>, _>(code))),
+        }
+    }
+
+    fn note_new_request(&self) {
+        if let Some(journal) = &self.journal {
+            journal.note_new_request();
+        }
+    }
+
+    fn replied(&self, unique: u64) {
+        if let Some(journal) = &self.journal {
+            journal.replied(unique);
+        }
     }
 
     fn end(&self) {

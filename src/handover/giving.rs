@@ -4,7 +4,7 @@
 //! handover is tried once more with the program of this daemon, which has opened the volume before.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -62,6 +62,8 @@ pub(crate) struct Giver {
     pub(crate) is_write_protected: bool,
     /// `true` if the program that started this one waits for its end.
     pub(crate) foreground: bool,
+    /// `true` if the monitor starts this program again when it dies.
+    pub(crate) survives: bool,
     /// `true` once the last checkpoint has begun. Locked during a handover.
     pub(crate) is_over: Arc<Mutex<bool>>,
     pub(crate) turn: Arc<Turn>,
@@ -148,6 +150,8 @@ impl Giver {
              --transport dev for upgrades, or unmount it and mount it again"
         } else if self.volume.superblock().features.has_cache() {
             "has a cache on an SSD, which another program cannot take over; unmount it and mount it again"
+        } else if self.survives {
+            "is mounted with -o survive, and its monitor holds it for this program; unmount it and mount it again"
         } else if self.freezer.is_frozen() {
             "is frozen; thaw it first"
         } else if self.scrubber.is_running() {
@@ -329,6 +333,24 @@ impl Giver {
             descriptors: uses,
         };
         Ok(Given { state: ToNew::State(Box::new(state)), descriptors })
+    }
+
+    /// Returns what the monitor has to hold of a mount that survives this process, before the first request. References and handles
+    /// are in `records`.
+    pub(crate) fn held(
+        &self,
+        control: Option<OwnedFd>,
+        records: OwnedFd,
+    ) -> Result<(Vec<u8>, Vec<OwnedFd>), ExitError> {
+        let pauser = self.pauser.as_ref().ok_or_else(|| self.refused("has another transport"))?;
+        let mut descriptors = HandedDescriptors::default();
+        descriptors.add(DescriptorUse::Records, records);
+        if let Some(control) = control {
+            descriptors.add(DescriptorUse::Control, control);
+        }
+        let Given { state, descriptors } = self.state(pauser, descriptors)?;
+        let state = serde_json::to_vec(&state).map_err(ExitError::system)?;
+        Ok((state, descriptors.into_descriptors()))
     }
 
     /// Sends the state, and waits until the new program has opened the volume.

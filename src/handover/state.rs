@@ -73,6 +73,12 @@ pub(crate) enum DescriptorUse {
     MetricsAddress,
     /// Channel of the kernel's requests.
     Channel,
+    /// Memory with the records of a mount that survives its daemon.
+    Records,
+    /// Socket to the monitor for requests about the mount.
+    MonitorOfMount,
+    /// Socket to the monitor for questions about processes.
+    MonitorOfProcesses,
 }
 
 /// Descriptors with their uses.
@@ -94,6 +100,11 @@ impl HandedDescriptors {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &(DescriptorUse, OwnedFd)> {
         self.0.iter()
+    }
+
+    /// Returns the descriptors in their order.
+    pub(super) fn into_descriptors(self) -> Vec<OwnedFd> {
+        self.0.into_iter().map(|(_, descriptor)| descriptor).collect()
     }
 
     /// Takes the first descriptor of this use.

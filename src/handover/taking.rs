@@ -3,7 +3,7 @@
 //! The old program may be one that hostile bytes of a volume have taken over, so device, mount point, options and the mount's number
 //! come from the monitor. The state is read as JSON into bounded types; wrong numbers in it spoil no other mount.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -26,7 +26,7 @@ use super::state::{DescriptorUse, HandedDescriptors, HandedState, references_of}
 use crate::device_speed::DeviceSpeed;
 use crate::exit_error::ExitError;
 use crate::fuse::{LostWriteback, OpenHandles};
-use crate::monitor::TakeOver;
+use crate::monitor::{Monitor, TakeOver};
 use crate::ready_pipe;
 
 /// Longest wait for the old program: longer than it waits itself.
@@ -66,7 +66,11 @@ impl Beginning {
         ready_pipe::leave_terminal();
         let hello = ToOld::Hello { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").into() };
         let number = take_over.number;
-        let obstacle = depends_on(number, &take_over.program).map_err(ExitError::system)?;
+        let obstacle = match take_over.after_death {
+            // A look at a file on the mount would wait for this program.
+            true => None,
+            false => depends_on(number, &take_over.program).map_err(ExitError::system)?,
+        };
         let beginning = Self { link, number };
         if let Some(path) = obstacle {
             let failure = ExitError::mount(format_args!(
@@ -147,6 +151,18 @@ impl Taken {
         let request = Duration::from_nanos(nanos);
         let is_possible = (1..=SPEED_MAX).contains(&bytes_per_second) && request <= REQUEST_MAX;
         is_possible.then_some(DeviceSpeed { bytes_per_second, request })
+    }
+
+    /// Takes the connection to the monitor of a program that has died.
+    pub(crate) fn take_monitor(&mut self) -> Option<Monitor> {
+        let mount = self.descriptors.take(DescriptorUse::MonitorOfMount)?;
+        let processes = self.descriptors.take(DescriptorUse::MonitorOfProcesses)?;
+        Some(Monitor::adopt(mount, processes))
+    }
+
+    /// Takes the memory with the records of a program that has died.
+    pub(crate) fn take_records(&mut self) -> Option<File> {
+        self.descriptors.take(DescriptorUse::Records).map(File::from)
     }
 
     /// Gives the volume and the shell what they knew in the old program.

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, openat, readlinkat};
 use sfs_system::mountinfo::{DeviceNumber, MountTable};
 use zerocopy::IntoBytes;
 
-use super::program::{StartSpec, Starter, Successor};
+use super::program::{HandOver, StartSpec, Starter, Successor};
 use crate::exit_error::ExitError;
 use crate::mount;
 
@@ -58,6 +58,11 @@ impl PrivilegedActs {
     pub(super) fn start_program(&self, which: Successor) -> io::Result<OwnedFd> {
         let noted = self.noted.get().ok_or(io::ErrorKind::NotFound)?;
         self.starter.start(which, noted.number)
+    }
+
+    /// Returns how a mount is handed over to a program that is started after the death of another.
+    pub(super) fn hand_over(&self) -> HandOver {
+        self.starter.hand_over()
     }
 
     /// Ends that program, and waits for its end.

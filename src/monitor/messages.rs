@@ -37,6 +37,14 @@ pub(super) enum MonitorRequest {
     },
     /// Asks to end that program.
     StopProgram,
+    /// Gives the state of a mount that survives its daemon: bytes of its JSON. Its descriptors follow, one with each `Keep`.
+    Hold { state: Vec<u8> },
+    /// Gives a descriptor.
+    Keep,
+    /// Asks to start the program again, from now on, when it dies.
+    Watch,
+    /// The program ends now, and is not to be started again.
+    Release,
     /// Asks for the capabilities of a process.
     Capabilities { pid: u32 },
     /// Asks for the argument of a shutdown.

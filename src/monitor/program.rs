@@ -19,6 +19,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sfs_system::mountinfo::DeviceNumber;
 
 use super::trusted_file;
+use crate::exit_error::ExitError;
 
 /// Name of the program in the list of processes.
 const NAME: &str = "sfs-mount";
@@ -42,22 +43,35 @@ pub struct TakeOver {
     pub(crate) number: DeviceNumber,
     /// Path of the program, which runs from memory.
     pub(crate) program: PathBuf,
+    /// `true` if the program before has died, and its monitor goes on.
+    pub(crate) after_death: bool,
 }
+
+/// First character of the value if the program before has died.
+const AFTER_DEATH: &str = "+";
 
 impl TakeOver {
     fn to_argument(&self) -> OsString {
         let DeviceNumber { major, minor } = self.number;
-        let mut argument = OsString::from(format!("{major}:{minor}:"));
+        let mark = if self.after_death { AFTER_DEATH } else { "" };
+        let mut argument = OsString::from(format!("{mark}{major}:{minor}:"));
         argument.push(&self.program);
         argument
     }
 
     /// Parses the value of the option.
     pub(crate) fn parse(argument: &OsStr) -> Option<Self> {
-        let mut parts = argument.as_bytes().splitn(3, |byte| *byte == b':');
-        let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
+        let argument = argument.as_bytes();
+        let unmarked = argument.strip_prefix(AFTER_DEATH.as_bytes());
+        let after_death = unmarked.is_some();
+        let mut parts = unmarked.unwrap_or(argument).splitn(3, |byte| *byte == b':');
+        // A number has no sign: the mark comes once.
+        let mut number = || {
+            let digits = std::str::from_utf8(parts.next()?).ok()?;
+            digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
+        };
         let number = DeviceNumber { major: number()?, minor: number()? };
-        Some(Self { number, program: OsStr::from_bytes(parts.next()?).into() })
+        Some(Self { number, program: OsStr::from_bytes(parts.next()?).into(), after_death })
     }
 }
 
@@ -68,15 +82,40 @@ pub(crate) enum Successor {
     Installed,
     /// The program of this process, which may have been replaced since.
     Own,
+    /// The program of this process, after the program of the mount has died.
+    OwnAfterDeath,
 }
 
+/// Mount that is handed over to a program after the death of another.
+pub(crate) struct HeldMount {
+    /// State that the program before has given the monitor, which does not look at it.
+    pub(crate) state: Vec<u8>,
+    /// Descriptors of the state.
+    pub(crate) descriptors: Vec<OwnedFd>,
+    /// Sockets to the monitor: for the mount, and for questions about processes.
+    pub(crate) monitor: [OwnedFd; 2],
+}
+
+/// Function that hands a mount over to the program at the other end of a socket.
+pub(crate) type HandOver = fn(OwnedFd, HeldMount) -> Result<(), ExitError>;
+
 /// How the mount's program is started.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct StartSpec {
     /// Path of the program.
     pub(crate) program: PathBuf,
     /// Arguments of the mount.
     pub(crate) arguments: Vec<OsString>,
+    /// Hands the mount over after the death of a program.
+    pub(crate) hand_over: HandOver,
+}
+
+impl Default for StartSpec {
+    /// Returns a specification that starts no program.
+    fn default() -> Self {
+        let hand_over: HandOver = |_, _| Err(ExitError::system("no program can be started"));
+        Self { program: PathBuf::new(), arguments: Vec::new(), hand_over }
+    }
 }
 
 /// Starter of one program at a time.
@@ -97,14 +136,16 @@ impl Starter {
         end(&mut started);
         let program = match which {
             Successor::Installed => trusted_file::open(&self.spec.program)?,
-            Successor::Own => File::open("/proc/self/exe")?,
+            Successor::Own | Successor::OwnAfterDeath => File::open("/proc/self/exe")?,
         };
         let image = image(program)?;
         let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC);
         let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None)?;
         let mut command = Command::new(format!("/proc/self/fd/{}", image.as_raw_fd()));
         command.arg0(NAME).args(&self.spec.arguments);
-        let take_over = TakeOver { number, program: self.spec.program.clone() };
+        let after_death = which == Successor::OwnAfterDeath;
+        let program = self.spec.program.clone();
+        let take_over = TakeOver { number, program, after_death };
         command.arg(OPTION).arg(take_over.to_argument());
         if geteuid().is_root() {
             command.env_clear().env("PATH", PATH).envs(kept_environment());
@@ -112,6 +153,10 @@ impl Starter {
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         *started = Some(command.spawn()?);
         Ok(ours)
+    }
+
+    pub(super) fn hand_over(&self) -> HandOver {
+        self.spec.hand_over
     }
 
     /// Ends the program, and waits for its end: from then on it writes nothing.
@@ -158,10 +203,12 @@ mod tests {
     fn a_take_over_is_one_argument() {
         let number = DeviceNumber { major: 0, minor: 54 };
         for program in ["/usr/sbin/sfs-mount", "/a:b/c d"] {
-            let take_over = TakeOver { number, program: program.into() };
-            assert_eq!(TakeOver::parse(&take_over.to_argument()), Some(take_over));
+            for after_death in [false, true] {
+                let take_over = TakeOver { number, program: program.into(), after_death };
+                assert_eq!(TakeOver::parse(&take_over.to_argument()), Some(take_over));
+            }
         }
-        for wrong in ["", "0:54", "0:x:/a", ":54:/a", "-1:2:/a"] {
+        for wrong in ["", "0:54", "0:x:/a", ":54:/a", "-1:2:/a", "++0:1:/a", "0:+1:/a"] {
             assert_eq!(TakeOver::parse(OsStr::new(wrong)), None, "{wrong}");
         }
     }

@@ -14,6 +14,7 @@ use sfs_system::mountinfo::{DeviceNumber, MountTable};
 use super::acts::{PrivilegedActs, shutdown_flag};
 use super::messages::{self, MonitorReply, MonitorRequest};
 use super::program::{StartSpec, Successor};
+use super::supervisor::Supervisor;
 use crate::exit_error::ExitError;
 use crate::ready_pipe;
 use crate::sandbox::capabilities;
@@ -32,12 +33,30 @@ pub(super) fn run(mount: OwnedFd, questions: OwnedFd, spec: StartSpec) -> ! {
     // A program that it starts, which is root's, gets back what is left in the bounding set: it mounts, as this one did.
     let _ = capabilities::keep_only_here(needed);
     let acts = Arc::new(PrivilegedActs::starting(spec));
+    let mut supervisor = Supervisor::default();
+    let mut sockets = Some((mount, questions));
+    while let Some((mount, questions)) = sockets {
+        sockets = match serve(mount, questions, &acts, &mut supervisor) {
+            true => supervisor.next_program(&acts),
+            false => None,
+        };
+    }
+    process::exit(0);
+}
+
+/// Serves one program to its end. Returns `false` if that is not possible.
+fn serve(
+    mount: OwnedFd,
+    questions: OwnedFd,
+    acts: &Arc<PrivilegedActs>,
+    supervisor: &mut Supervisor,
+) -> bool {
     let of_answers = acts.clone();
     let answering = thread::Builder::new().spawn(move || answer(&questions, &of_answers));
     if answering.is_ok() {
-        unmount(&mount, &acts);
+        serve_mount(&mount, acts, supervisor);
     }
-    process::exit(0);
+    answering.is_ok()
 }
 
 /// Names the mount that this process unmounts, if it sees the mount.
@@ -53,14 +72,19 @@ fn note_mount(acts: &PrivilegedActs, dir: PathBuf, number: DeviceNumber) -> Resu
 }
 
 /// Serves requests about the mount.
-fn unmount(socket: &OwnedFd, acts: &PrivilegedActs) {
-    while let Ok(Some((request, _))) = messages::receive(socket) {
+fn serve_mount(socket: &OwnedFd, acts: &Arc<PrivilegedActs>, supervisor: &mut Supervisor) {
+    while let Ok(Some((request, descriptor))) = messages::receive(socket) {
         let mut link = None;
         let done = match request {
             MonitorRequest::Mounted { dir, major, minor } => {
                 note_mount(acts, messages::path(dir), DeviceNumber { major, minor })
             }
-            MonitorRequest::Detach { lazy, force } => acts.detach(flags(lazy, force)),
+            MonitorRequest::Detach { lazy, force } => {
+                if detach_aside(socket, acts, flags(lazy, force)).is_err() {
+                    return;
+                }
+                continue;
+            }
             MonitorRequest::StartProgram { own } => {
                 let which = if own { Successor::Own } else { Successor::Installed };
                 let started = acts.start_program(which).map(|socket| link = Some(socket));
@@ -70,18 +94,49 @@ fn unmount(socket: &OwnedFd, acts: &PrivilegedActs) {
                 acts.stop_program();
                 Ok(())
             }
+            MonitorRequest::Hold { state } => {
+                supervisor.hold(state);
+                Ok(())
+            }
+            MonitorRequest::Keep => {
+                supervisor.keep(descriptor);
+                Ok(())
+            }
+            MonitorRequest::Watch => {
+                supervisor.watch();
+                Ok(())
+            }
+            MonitorRequest::Release => {
+                supervisor.release();
+                Ok(())
+            }
             MonitorRequest::Capabilities { .. } | MonitorRequest::ShutdownFlag { .. } => return,
         };
-        let reply = match done {
-            Ok(()) => MonitorReply::Done,
-            Err(failure) => {
-                MonitorReply::Failed { status: failure.status, line: failure.to_string() }
-            }
-        };
+        let reply = reply_to(done);
         if messages::send(socket, &reply, link.as_ref().map(AsFd::as_fd)).is_err() {
             return;
         }
     }
+}
+
+fn reply_to(done: Result<(), ExitError>) -> MonitorReply {
+    match done {
+        Ok(()) => MonitorReply::Done,
+        Err(failure) => MonitorReply::Failed { status: failure.status, line: failure.to_string() },
+    }
+}
+
+/// Unmounts in a thread of its own, which replies: an unmount waits for the daemon, whose death this thread must see.
+fn detach_aside(
+    socket: &OwnedFd,
+    acts: &Arc<PrivilegedActs>,
+    flags: MntFlags,
+) -> std::io::Result<()> {
+    let (socket, acts) = (socket.try_clone()?, acts.clone());
+    let detach = move || {
+        let _ = messages::send(&socket, &reply_to(acts.detach(flags)), None);
+    };
+    thread::Builder::new().spawn(detach).map(drop)
 }
 
 fn flags(lazy: bool, force: bool) -> MntFlags {

@@ -171,6 +171,12 @@ pub const TABLE: &[MountOption] = &[
         "limit the daemon to what it needs after the mount, by capabilities, seccomp and Landlock, or do not",
         "sandbox",
     ),
+    own(
+        &["survive", "nosurvive"],
+        "start the daemon again when it dies, with everything that programs had written, or unmount; only \
+         root can, over /dev/fuse and from Linux 6.10 on",
+        "nosurvive",
+    ),
     own(&["allow_other"], "let other users access the mount of an ordinary user", ""),
     common(
         &["remount"],

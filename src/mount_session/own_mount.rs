@@ -64,8 +64,18 @@ impl OwnMount {
     ) -> io::Result<Self> {
         let (table, number) = (Arc::new(table), mount.number);
         monitor.note_mount(&mount.dir, number, &table)?;
+        Ok(Self::noted(number, table, monitor, name))
+    }
+
+    /// Returns a mount that `monitor` knows.
+    fn noted(
+        number: DeviceNumber,
+        table: Arc<MountTable>,
+        monitor: Arc<Monitor>,
+        name: String,
+    ) -> Self {
         let (is_lost, is_over) = (Arc::default(), Arc::default());
-        Ok(Self { number, table, monitor, name, is_lost, is_over })
+        Self { number, table, monitor, name, is_lost, is_over }
     }
 
     pub(super) fn number(&self) -> DeviceNumber {
@@ -155,13 +165,27 @@ pub(super) fn taken_over(
     name: &str,
 ) -> Result<(Serving, OwnMount), ExitError> {
     let table = table()?;
-    let found = table.of_number(taken.number).map_err(|error| no_table(&error))?;
-    let mount = found.ok_or_else(|| ExitError::mount("the mount is gone"))?;
-    let own =
-        OwnMount::of(&mount, table, monitor, name.into()).map_err(|error| no_table(&error))?;
+    let own = if shell.survives() {
+        // The monitor knows the mount, and the table does not name it any more while an unmount writes back.
+        OwnMount::noted(taken.number, Arc::new(table), monitor, name.into())
+    } else {
+        own_of_table(taken, table, monitor, name)?
+    };
     let channels = taken.descriptors.take_all(DescriptorUse::Channel);
     let serving = Serving::resume(channels, taken.agreed, shell, taken.reason());
     Ok((serving.map_err(ExitError::system)?, own))
+}
+
+/// Returns the mount in `table` that another program hands over.
+fn own_of_table(
+    taken: &Taken,
+    table: MountTable,
+    monitor: Arc<Monitor>,
+    name: &str,
+) -> Result<OwnMount, ExitError> {
+    let found = table.of_number(taken.number).map_err(|error| no_table(&error))?;
+    let mount = found.ok_or_else(|| ExitError::mount("the mount is gone"))?;
+    OwnMount::of(&mount, table, monitor, name.into()).map_err(|error| no_table(&error))
 }
 
 /// Opens the table of mounts. Must be called before the mount.

@@ -42,6 +42,7 @@ use crate::ready_pipe::ReadyPipe;
 use crate::request_recorder::RequestRecorder;
 use crate::resize_report::{self, ResizeReport};
 use crate::sandbox::Limits;
+use crate::survival::{self, Journal};
 use crate::timed_device::TimedDevice;
 use crate::transport::{Serving, TransportChoice};
 use crate::volume_cache::{self, BegunCache, VolumeCache};
@@ -111,6 +112,8 @@ pub(super) struct Prepared {
     pub(super) no_cache: Option<String>,
     /// Use of the cache, which ends after the volume was closed.
     pub(super) begun: Option<BegunCache>,
+    /// Records of a mount that survives this process.
+    pub(super) journal: Option<Arc<Journal>>,
 }
 
 /// Parts of the shell that others use as well.
@@ -136,7 +139,10 @@ pub(super) fn prepare(
         None => open_device(path, &request.options, pipe)?,
     };
     let OpenedDevice { device, mut options, is_write_protected } = opened;
-    let limit = MemoryLimit::of_this_process();
+    let mut limit = MemoryLimit::of_this_process();
+    if options.survive {
+        limit.bytes = limit.bytes.saturating_sub(survival::MEMORY_BYTES);
+    }
     let too_large = memory_budget::fit(&mut options.volume, limit)?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
     options.volume.has_log_thread = true;
@@ -159,6 +165,12 @@ pub(super) fn prepare(
             (open_volume((device.clone(), used), path, &options, pipe)?, cache, warning)
         }
     };
+    if options.survive && volume.superblock().features.has_cache() {
+        return Err(ExitError::mount(format_args!(
+            "{}: mount option 'survive': the volume has a cache on an SSD, which no other daemon could go on with; leave it out",
+            path.display()
+        )));
+    }
     let before = volume.lifetime_before();
     let name = path.display().to_string();
     let begun = cache.as_ref().map(|cache| cache.begin(options.volume.epoch, &name, &volume));
@@ -191,11 +203,26 @@ pub(super) fn prepare(
         trimming: shell.trimming(),
     };
     let reads = shell.read_ahead().figures(read_speed);
+    let handles = parts.handles.clone();
+    let opened = Box::new(move || handles.opened_now());
+    let both: (_, Box<survival::OpenedNow>) = (volume.clone(), opened);
+    let (journal, revival) = match taken {
+        Some(taken) => survival::revive(taken.take_records(), both, &name)?,
+        None if options.survive => (Some(survival::begin(both, &name)?), None),
+        None => (None, None),
+    };
+    if let Some(journal) = &journal {
+        shell.set_journal(journal.clone());
+    }
     device.yield_claim();
     let signals = own_mount::signals()?;
     let (unannounced, serving, own, root) = match taken {
         Some(taken) => {
             taken.adopt(&volume, &parts.handles, &parts.lost_writeback);
+            if let Some(revival) = &revival {
+                revival.adopt_references(&volume);
+                parts.handles.adopt_opened(revival.handles());
+            }
             shell.post_losses();
             let (serving, own) = own_mount::taken_over(taken, shell, monitor.clone(), &name)?;
             (None, serving, own, None)
@@ -233,6 +260,10 @@ pub(super) fn prepare(
         taken.wait_for_commit()?;
         begin_writing(&volume, taken, &own, &name);
     }
+    if let (Some(revival), Some(journal)) = (revival, &journal) {
+        serving.replay(&revival, journal)?;
+        revival.end(journal);
+    }
     Ok(Prepared {
         volume,
         device,
@@ -259,6 +290,7 @@ pub(super) fn prepare(
         cache,
         no_cache,
         begun,
+        journal,
     })
 }
 

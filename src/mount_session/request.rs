@@ -3,8 +3,12 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::geteuid;
+
+use crate::exit_error::ExitError;
+use crate::handover::reviving;
 use crate::monitor::{StartSpec, TakeOver};
-use crate::mount_options::MountOptions;
+use crate::mount_options::{MountOptions, SyncPolicy};
 use crate::transport::TransportChoice;
 
 /// Arguments of `sfs-mount`.
@@ -33,6 +37,38 @@ pub struct MountRequest {
 }
 
 impl MountRequest {
+    /// Returns the request with the transport of a mount that survives its daemon, if it asks for that.
+    ///
+    /// # Errors
+    ///
+    /// Another option cannot be combined with `survive`.
+    pub(super) fn surviving(&self) -> Result<Self, ExitError> {
+        let mut request = self.clone();
+        if !self.options.survive {
+            return Ok(request);
+        }
+        let obstacle = match self.transport {
+            TransportChoice::Uring => {
+                Some("--transport uring: requests on rings end with the daemon")
+            }
+            TransportChoice::Fuser => Some("--transport fuser"),
+            _ if self.foreground => Some("--foreground: its end is taken for that of the mount"),
+            _ if !self.options.sandbox => Some("nosandbox: there is no monitor"),
+            _ if !self.options.writeback => Some("nowriteback"),
+            _ if self.options.sync != SyncPolicy::Never => Some("sync and dirsync"),
+            _ if self.options.volume.read_only => Some("ro: nothing is changed"),
+            _ if !geteuid().is_root() => Some("the mount of an ordinary user"),
+            _ => None,
+        };
+        if let Some(obstacle) = obstacle {
+            return Err(ExitError::usage(format_args!(
+                "mount option 'survive' cannot be combined with {obstacle}; leave one of them out"
+            )));
+        }
+        request.transport = TransportChoice::Dev;
+        Ok(request)
+    }
+
     /// Returns how a program is started that takes over the mount of the device at `path` on `dir`.
     pub(super) fn start_spec(&self, path: &Path, dir: &Path) -> StartSpec {
         let own = || std::env::current_exe().unwrap_or_default();
@@ -42,6 +78,6 @@ impl MountRequest {
         arguments.extend(["--transport".into(), "dev".into()]);
         arguments.extend(self.verbose.then(|| "--verbose".into()));
         arguments.extend(self.sloppy.then(|| "--sloppy".into()));
-        StartSpec { program, arguments }
+        StartSpec { program, arguments, hand_over: reviving::hand_over }
     }
 }

@@ -30,6 +30,7 @@ use crate::log_thread::{LogThread, LogWork};
 use crate::metrics::MetricsServer;
 use crate::ready_pipe::ReadyPipe;
 use crate::recent_cleanings::RecentCleanings;
+use crate::survival::CommitThread;
 use crate::timed_device::TimedDevice;
 
 /// Time between two looks at threads that start.
@@ -72,6 +73,7 @@ impl Prepared {
         let cleanings = Arc::new(RecentCleanings::default());
         volume.observe_cleaning(cleanings.clone());
         let (transport, reason) = (self.serving.transport, self.serving.reason.clone());
+        let monitor = self.monitor.clone();
         let giver = Giver {
             volume: volume.clone(),
             device: self.device.clone(),
@@ -92,8 +94,18 @@ impl Prepared {
             turn,
             number: own.number(),
             mounts: own.table(),
+            survives: self.journal.is_some(),
             metrics: Mutex::new(self.sockets.metrics.duplicates()),
         };
+        if let (Some(journal), None) = (&self.journal, taken) {
+            let control = self.sockets.control.as_ref().and_then(ControlSocket::descriptor);
+            let records = journal.descriptor().map_err(ExitError::system)?;
+            let (state, descriptors) = giver.held(control, records)?;
+            monitor.hold(state, &descriptors).map_err(|error| {
+                ExitError::system(format_args!("the monitor cannot hold the mount: {error}"))
+            })?;
+        }
+        let records = self.journal.map(CommitThread::start).transpose().map_err(no_thread)?;
         let handler = Arc::new(ControlHandler {
             volume: volume.clone(),
             freezer: freezer.clone(),
@@ -121,6 +133,7 @@ impl Prepared {
         });
         let held = taken.and(self.serving.pauser());
         held.iter().for_each(Pauser::hold);
+        let notifier = records.as_ref().and(self.serving.notifier());
         // The mount answers only once this thread runs.
         let (own_while_serving, serving) = (own.clone(), self.serving);
         let serve = move || serving.run(|error| own_while_serving.lose(error));
@@ -130,6 +143,12 @@ impl Prepared {
             // Until then another program may go on with the mount, so no request is read, and no client is accepted.
             wait_for_threads(&held, &serving)?;
             taken.wait_for_go()?;
+            if let Some(notifier) = notifier {
+                // It fails after an unmount, and the threads end then.
+                if let Err(error) = notifier.resend() {
+                    tracing::warn!("{name}: requests were not sent again: {error}");
+                }
+            }
             held.release();
         }
         let control =
@@ -148,8 +167,12 @@ impl Prepared {
             (Ok(()), Some(unannounced)) => unannounced.keep(),
             (_, unannounced) => drop(unannounced),
         }
+        let survives = records.is_some();
         let outcome = join(serving, &own, &name, answered);
         own.end();
+        if let Some(records) = records {
+            records.stop();
+        }
         is_ending.store(true, Ordering::Release);
         scrubber.begin_to_stop();
         drop(metrics);
@@ -158,6 +181,10 @@ impl Prepared {
         *is_over.lock() = true;
         freezer.thaw(ThawReason::Unmount);
         let closed = close(&volume, &name);
+        // Until then another program would write what only the records have.
+        if survives {
+            monitor.release();
+        }
         if let Some(begun) = self.begun {
             begun.end();
         }

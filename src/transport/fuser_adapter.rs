@@ -94,6 +94,7 @@ impl Adapter {
             pid: from.pid(),
             extensions: RequestExtensions::default(),
             operation,
+            message: &[],
         };
         // fuser sends a reply from the thread that serves the request.
         self.shell.wait_in_place(&request);

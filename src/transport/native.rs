@@ -4,10 +4,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use sfs_fuse::{Agreed, FuseSession, NoUring, Pauser, SessionConfig};
+use sfs_fuse::{Agreed, FuseSession, NoUring, Notifier, Pauser, SessionConfig};
 
 use super::notify_thread::{ATTRIBUTES_ONLY, serve_with_notifications};
+use crate::exit_error::ExitError;
 use crate::fuse::{FuseShell, WRITE_MAX, congestion_threshold};
+use crate::survival::{Journal, Revival};
 
 /// Session of `sfs-fuse`, and the shell that gives its replies.
 pub(super) struct NativeSession {
@@ -50,6 +52,16 @@ impl NativeSession {
         self.session.pauser()
     }
 
+    /// Returns a sender of notifications.
+    pub(super) fn notifier(&self) -> Notifier {
+        self.session.notifier()
+    }
+
+    /// Executes recorded changes once more.
+    pub(super) fn replay(&self, revival: &Revival, journal: &Journal) -> Result<(), ExitError> {
+        self.shell.replay(revival, self.session.agreed().flags, journal)
+    }
+
     /// Returns the number of rings, or the reason why there are none.
     pub(super) fn rings(&self) -> Result<usize, &NoUring> {
         self.session.rings()
@@ -82,6 +94,7 @@ fn config(shell: &FuseShell, threads: usize) -> SessionConfig {
         congestion_threshold: congestion_threshold(max_background),
         background_of_rings: Some((of_rings, congestion_threshold(of_rings))),
         parked_bytes_max: shell.parked_bytes_max(),
+        outlives_process: shell.survives(),
         threads,
         ..SessionConfig::default()
     }

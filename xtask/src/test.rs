@@ -20,6 +20,7 @@ const KILLS_LONG: u32 = 100;
 
 /// Number of upgrades under load in a long run.
 const UPGRADES_LONG: u32 = 200;
+const DEATHS_LONG: u32 = 1000;
 
 /// Seconds for each transport in a long run.
 const STRESS_SECS_LONG: u32 = 600;
@@ -175,6 +176,7 @@ fn at_length(cmd: Cmd, long: bool) -> Cmd {
     let counts = [
         ("SFS_KILLS", KILLS_LONG),
         ("SFS_UPGRADES", UPGRADES_LONG),
+        ("SFS_DEATHS", DEATHS_LONG),
         ("SFS_CUTS", CUTS_LONG),
         ("SFS_STRESS_SECS", STRESS_SECS_LONG),
         ("SFS_MIXED_SECS", MIXED_SECS_LONG),

@@ -94,6 +94,8 @@ pub struct AttributeChanges {
     /// `true` for a change through a descriptor that is open for writing. That the file is immutable does not
     /// concern such a descriptor.
     pub through_open: bool,
+    /// `true` if a new size leaves `security.capability`, for a truncation that is repeated: what cleared it then is in the log.
+    pub keep_capability: bool,
 }
 
 impl AttributeChanges {

@@ -41,6 +41,7 @@ pub struct FuseSession {
     slots: Result<Vec<UringSlot>, NoUring>,
     parked: Arc<Parked>,
     pausing: Arc<Pausing>,
+    outlives_process: bool,
 }
 
 impl FuseSession {
@@ -88,9 +89,11 @@ impl FuseSession {
         config: &SessionConfig,
     ) -> io::Result<Self> {
         wake::can_be_woken()?;
-        let parked = Parked::new(agreed.max_write, config.parked_bytes_max, 1 + others.len());
+        let outlives_process = config.outlives_process;
+        let mut parked = Parked::new(agreed.max_write, config.parked_bytes_max, 1 + others.len());
+        parked.populates = outlives_process;
         let (parked, pausing) = (Arc::new(parked), Arc::default());
-        Ok(Self { channel, others, agreed, slots, parked, pausing })
+        Ok(Self { channel, others, agreed, slots, parked, pausing, outlives_process })
     }
 
     /// Returns a way to pause this session while it is served, for another program to take it over; `None` with rings, which
@@ -177,7 +180,8 @@ impl FuseSession {
         let slots = self.slots.unwrap_or_default();
         let channels = self.others;
         let (parked, pausing) = (&*self.parked, &*self.pausing);
-        let worker = Server { agreed: &self.agreed, handler, parked, pausing };
+        let populates = self.outlives_process;
+        let worker = Server { agreed: &self.agreed, handler, parked, pausing, populates };
         let has_rings = !slots.is_empty();
         // A thread that has lent memory to the kernel cannot be stopped, so no thread serves before
         // all threads exist. Each thread waits for one token; the channel closes without tokens if

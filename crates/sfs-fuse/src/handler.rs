@@ -63,6 +63,21 @@ pub trait Handler: Sync {
     /// Waits until [`Handler::progress`] is no longer `seen`, or for some time.
     fn wait_for_progress(&self, seen: u64);
 
+    /// Returns the whole reply of an earlier process to request `unique`, which the kernel sends again; `None` if it has to be
+    /// answered. The request is not executed once more.
+    fn earlier_reply(&self, unique: u64) -> Option<Vec<u8>> {
+        let _ = unique;
+        None
+    }
+
+    /// Notes that a request was read that the kernel has never sent before, after all that it has sent again.
+    fn note_new_request(&self) {}
+
+    /// Notes that the kernel has the reply to request `unique`, and does not send the request again.
+    fn replied(&self, unique: u64) {
+        let _ = unique;
+    }
+
     /// Notes that the connection has ended: no change may wait any more. May be called several times.
     fn end(&self) {}
 }

@@ -60,6 +60,8 @@ pub(crate) struct Parked {
     whole_syncs: SyncQueue,
     spare: Mutex<Vec<MessageBuffer>>,
     max_write: u32,
+    /// `true` if new buffers are occupied at once.
+    pub(crate) populates: bool,
     /// Number of bytes of parked messages from which serving threads wait, all but the last.
     bytes_max: usize,
     bytes: AtomicUsize,
@@ -119,6 +121,7 @@ impl Parked {
             whole_syncs: SyncQueue::default(),
             spare: Mutex::default(),
             max_write,
+            populates: false,
             bytes_max,
             bytes: AtomicUsize::new(0),
             threads_to_spare: threads.saturating_sub(1),
@@ -190,7 +193,10 @@ impl Parked {
             return buffer.copy(len);
         }
         let spare = self.spare.lock().pop();
-        let next = spare.map_or_else(|| MessageBuffer::new(self.max_write), Ok)?;
+        let mut next = spare.map_or_else(|| MessageBuffer::new(self.max_write), Ok)?;
+        if self.populates {
+            next.populate();
+        }
         Ok(std::mem::replace(buffer, next))
     }
 

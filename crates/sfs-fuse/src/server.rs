@@ -10,13 +10,13 @@ use crate::channels::uring_slot::UringSlot;
 use crate::handler::{Handler, WaitingChange};
 use crate::parked::{Parked, ParkedMessage, QueueName};
 use crate::pausing::Pausing;
-use crate::protocol::abi::opcode;
+use crate::protocol::abi::{RESENT, opcode};
 use crate::protocol::argument_reader::Malformed;
 use crate::protocol::errno::Errno;
 use crate::protocol::fuse_operation::FuseOperation;
 use crate::protocol::fuse_request::{FuseRequest, split_header};
 use crate::protocol::init_features::Agreed;
-use crate::protocol::message::Message;
+use crate::protocol::message::{Message, set_unique};
 use crate::protocol::reply::{Queue, Reply};
 
 /// Time between two looks of a waiting thread at the connection.
@@ -42,6 +42,8 @@ pub(crate) struct Server<'a, H> {
     pub(crate) handler: &'a H,
     pub(crate) parked: &'a Parked,
     pub(crate) pausing: &'a Pausing,
+    /// `true` if the memory for requests is occupied at once.
+    pub(crate) populates: bool,
 }
 
 impl<H> Clone for Server<'_, H> {
@@ -59,9 +61,15 @@ impl<H: Handler> Server<'_, H> {
     /// Serves the requests of the device file.
     pub(crate) fn read(&self, channel: &Arc<FuseChannel>) -> io::Result<()> {
         let mut buffer = MessageBuffer::new(self.agreed.max_write)?;
+        if self.populates {
+            buffer.populate();
+        }
         let reader = self.pausing.reader();
         while let Some(len) = channel.read_between(&mut buffer, || reader.begin())? {
             let (bytes, room) = buffer.message(len);
+            if self.reply_again(channel, bytes)? {
+                continue;
+            }
             let decoded = FuseRequest::decode(bytes, self.agreed.flags);
             let waits = match self.queue_for(&decoded) {
                 None => self.reply(channel, decoded, None, bytes, room)?,
@@ -76,6 +84,24 @@ impl<H: Handler> Server<'_, H> {
             }
         }
         Ok(())
+    }
+
+    /// Answers a request that the kernel sends again, if an earlier process has a reply to it. Returns whether it had.
+    fn reply_again(&self, channel: &FuseChannel, bytes: &[u8]) -> io::Result<bool> {
+        let Ok((header, _)) = split_header(bytes) else { return Ok(false) };
+        if header.unique & RESENT == 0 {
+            // These overtake others.
+            if !matches!(header.opcode, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT) {
+                self.handler.note_new_request();
+            }
+            return Ok(false);
+        }
+        let unique = header.unique & !RESENT;
+        let Some(mut reply) = self.handler.earlier_reply(unique) else { return Ok(false) };
+        set_unique(&mut reply, header.unique)?;
+        channel.send_parts([&reply, &[]])?;
+        self.handler.replied(unique);
+        Ok(true)
     }
 
     /// Serves the requests of a queue to its end.
@@ -182,6 +208,7 @@ impl<H: Handler> Server<'_, H> {
             Handled::Reply(unique, outcome) => {
                 let sent = channel.send(&mut Message::reply(unique, &outcome, room));
                 sent.or_else(|_| channel.send(&mut rejected(unique)))?;
+                self.handler.replied(unique & !RESENT);
             }
             Handled::NoReply => {}
         }

@@ -41,7 +41,7 @@ fn make_file(shell: &FuseShell) -> u64 {
 /// Returns a request for `operation` on `node`.
 fn request(node: u64, operation: FuseOperation<'static>) -> FuseRequest<'static> {
     let extensions = RequestExtensions::default();
-    FuseRequest { unique: 1, node, uid: 0, gid: 0, pid: 0, extensions, operation }
+    FuseRequest { unique: 1, node, uid: 0, gid: 0, pid: 0, extensions, operation, message: &[] }
 }
 
 fn write_to(node: u64, args: WriteArgs<'static>) -> FuseRequest<'static> {

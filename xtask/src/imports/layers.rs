@@ -120,6 +120,7 @@ pub(super) const CRATES: [Layered; 6] = [
                 "memory_budget",
                 "mount",
                 "mount_options",
+                "survival",
                 "timed_device",
                 "volume_cache",
                 "waiting_requests",

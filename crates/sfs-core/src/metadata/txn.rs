@@ -33,6 +33,11 @@ impl<'a> Txn<'a> {
         Self { tree, tolerance: *tolerance, access_times, effects }
     }
 
+    /// Returns the number that the next new inode gets.
+    pub(crate) fn next_ino(&self) -> u64 {
+        self.effects.next_ino
+    }
+
     /// Declares that the transaction changes nothing but times of files.
     pub(crate) fn change_only_times(&mut self) {
         self.effects.are_only_times = true;

@@ -69,7 +69,8 @@ impl Volume {
             if changes.are_only_times() {
                 txn.change_only_times();
             }
-            if changes.give_owner() || changes.size.is_some() || changes.kill_privileges {
+            let has_new_size = changes.size.is_some() && !changes.keep_capability;
+            if changes.give_owner() || has_new_size || changes.kill_privileges {
                 xattr::delete_if_any(txn, &self.hasher(), ino, &mut inode, CAPABILITY)?;
             }
             if changes.mode.is_some() && !mutated(Mutant::ListBehindMode) {

@@ -24,6 +24,16 @@ impl Volume {
         self.inodes.references().into_iter().map(of_file).collect()
     }
 
+    /// Returns the number that the next new inode gets. No number is given twice, and the log never has a smaller one than an inode
+    /// that it has, or has had.
+    ///
+    /// # Errors
+    ///
+    /// Those of a read.
+    pub fn next_inode_number(&self) -> Result<u64> {
+        self.metadata.read_txn(|txn| Ok(txn.next_ino()))
+    }
+
     /// Adds the references that callers hold by way of another program. An inode that does not exist does no harm.
     pub fn adopt_references(&self, references: &[FileReferences]) {
         for &FileReferences { ino, count, is_linkable } in

@@ -32,6 +32,12 @@ impl MessageBuffer {
         Page::several(1 + payload).map(Self)
     }
 
+    /// Occupies all pages now. A process that is killed while the kernel copies a request into a page that is absent takes the
+    /// request with it.
+    pub(crate) fn populate(&mut self) {
+        self.0.as_mut_bytes().fill(0);
+    }
+
     /// Returns a copy of the message of `len` bytes, in memory of about its length.
     pub(crate) fn copy(&mut self, len: usize) -> io::Result<Self> {
         let payload = u32::try_from(len.saturating_sub(FIXED_LEN)).unwrap_or(u32::MAX);
@@ -120,7 +126,11 @@ impl FuseChannel {
 
     /// Sends a message. A request that was interrupted, or an unmount, is no error.
     pub(crate) fn send(&self, message: &mut Message<'_>) -> io::Result<()> {
-        let [head, payload] = message.parts().ok_or(io::ErrorKind::InvalidInput)?;
+        self.send_parts(message.parts().ok_or(io::ErrorKind::InvalidInput)?)
+    }
+
+    /// Sends the bytes of a message as [`FuseChannel::send`] does.
+    pub(crate) fn send_parts(&self, [head, payload]: [&[u8]; 2]) -> io::Result<()> {
         let written = match payload {
             [] => (&self.0).write(head),
             _ => (&self.0).write_vectored(&[IoSlice::new(head), IoSlice::new(payload)]),

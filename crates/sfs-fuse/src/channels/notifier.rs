@@ -53,6 +53,15 @@ impl Notifier {
         Ok(())
     }
 
+    /// Asks the kernel to send again every request that was read and not answered, over any channel of the mount.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` before Linux 6.9; errors of write(2).
+    pub fn resend(&self) -> io::Result<()> {
+        self.channel.send(&mut Message::new(0, notify::RESEND))
+    }
+
     /// Invalidates the attributes of `node`, and `len` bytes of its data from `offset` on: all data
     /// from there on for a `len` of 0, no data for a negative `offset`.
     ///

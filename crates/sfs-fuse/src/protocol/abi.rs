@@ -64,10 +64,14 @@ pub(crate) mod opcode {
     pub(crate) const COPY_FILE_RANGE_64: u32 = 53;
 }
 
+/// Bit of `unique` in a request that the kernel sends again. The reply must have it, too.
+pub(crate) const RESENT: u64 = 1 << 63;
+
 /// Codes of notifications, in [`OutHeader::error`].
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const INVAL_ENTRY: i32 = 3;
+    pub(crate) const RESEND: i32 = 7;
     pub(crate) const PRUNE: i32 = 9;
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Entries are appended until the next one would exceed the length that the request asked for.
 
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
-use crate::protocol::abi::Dirent;
+use crate::protocol::abi::{Dirent, EntryOut};
 use crate::protocol::node_reply::NodeEntry;
 
 /// Alignment of entries, in bytes.
@@ -66,7 +66,37 @@ impl DirectoryListing {
         true
     }
 
+    /// Returns the nodes that a reply to READDIRPLUS refers to.
+    pub fn nodes(&self) -> Vec<u64> {
+        let (mut nodes, mut rest) = (Vec::new(), &self.bytes[..]);
+        while let Ok((entry, after)) = EntryOut::read_from_prefix(rest)
+            && let Ok((dirent, _)) = Dirent::read_from_prefix(after)
+        {
+            nodes.extend((entry.nodeid != 0).then_some(entry.nodeid));
+            let len = size_of::<EntryOut>() + size_of::<Dirent>() + dirent.namelen as usize;
+            rest = rest.get(len.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
+        }
+        nodes
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_knows_the_nodes_that_it_refers_to() {
+        let mut listing = DirectoryListing::new(4096);
+        for (node, name) in [(0, &b"."[..]), (7, b"a"), (8, b"a longer name"), (9, b"")] {
+            let entry = ListingEntry { ino: 1, cookie: 2, mode: 0o100_644, name };
+            let file = NodeEntry { node, ..NodeEntry::default() };
+            assert!(listing.add_with(&entry, (node > 0).then_some(&file)));
+        }
+        assert_eq!(listing.nodes(), [7, 8, 9]);
+        assert_eq!(DirectoryListing::new(0).nodes(), []);
     }
 }

@@ -26,6 +26,8 @@ pub struct FuseRequest<'a> {
     pub extensions: RequestExtensions<'a>,
     /// Operation with its arguments.
     pub operation: FuseOperation<'a>,
+    /// Bytes of the whole request; empty for one that did not come from the kernel as bytes.
+    pub message: &'a [u8],
 }
 
 impl<'a> FuseRequest<'a> {
@@ -64,6 +66,7 @@ impl<'a> FuseRequest<'a> {
                 ArgumentReader::new(arguments),
                 agreed,
             )?,
+            message: bytes,
         })
     }
 }

@@ -144,6 +144,8 @@ pub struct SessionConfig {
     /// Number of bytes of parked requests from which serving threads wait with the next write: the last thread from four times as
     /// many.
     pub parked_bytes_max: usize,
+    /// `true` if another process goes on with the channels when this one is killed: memory for requests is occupied at once.
+    pub outlives_process: bool,
 }
 
 impl Default for SessionConfig {
@@ -160,6 +162,7 @@ impl Default for SessionConfig {
             rings: false,
             background_of_rings: None,
             parked_bytes_max: 16 << 20,
+            outlives_process: false,
         }
     }
 }

@@ -13,6 +13,23 @@ use crate::protocol::reply::Reply;
 /// Length of the longest head, in bytes.
 const HEAD_LEN_MAX: usize = size_of::<OutHeader>() + size_of::<abi::StatxOut>();
 
+/// Returns the bytes of the reply to request `unique`, to be sent later; without what is put in place.
+pub fn reply_bytes<B: AsRef<[u8]>>(unique: u64, outcome: &Result<Reply<B>, Errno>) -> Vec<u8> {
+    let mut message = match outcome {
+        Ok(Reply::InPlace(_)) => Message::new(unique, -libc::EIO),
+        outcome => Message::reply(unique, outcome, &[]),
+    };
+    message.parts().map_or_else(Vec::new, |parts| parts.concat())
+}
+
+/// Sets the number of the request in the bytes of a reply.
+pub(crate) fn set_unique(reply: &mut [u8], unique: u64) -> std::io::Result<()> {
+    let at = std::mem::offset_of!(OutHeader, unique);
+    let place = reply.get_mut(at..at + size_of::<u64>()).ok_or(std::io::ErrorKind::InvalidData)?;
+    place.copy_from_slice(unique.as_bytes());
+    Ok(())
+}
+
 /// Message to the kernel: a head, and a payload by reference.
 pub(crate) struct Message<'a> {
     head: [u8; HEAD_LEN_MAX],

@@ -497,6 +497,7 @@ impl Chooser<'_> {
             kill_privileges: bits >> 16 & 1 == 0,
             keep_times: bits >> 17 & 3 == 0,
             through_open: bits >> 19 & 1 == 0,
+            keep_capability: false,
         };
         if self.random.one_in(2) {
             changes.size = Some(self.offset(ino));

@@ -1,0 +1,94 @@
+//! Requests of a mount that survives its daemon: each goes through the [`Journal`].
+
+use std::sync::Arc;
+
+use sfs_fuse::{Errno, FuseOperation, FuseRequest, Queue, Reply};
+
+use super::dispatch::is_change;
+use super::fuse_shell::FuseShell;
+use super::inode_flags;
+use super::reply_result::ReplyResult;
+use crate::survival::Journal;
+
+impl FuseShell {
+    /// Records every request from now on.
+    pub(crate) fn set_journal(&mut self, journal: Arc<Journal>) {
+        self.journal = Some(journal);
+    }
+
+    /// Returns whether the mount survives the death of this process.
+    pub(crate) fn survives(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// Returns whether the process that sent `request` may leave suid, sgid and capabilities of the file.
+    fn keeps_privileges(&self, request: &FuseRequest<'_>) -> bool {
+        match request.operation {
+            FuseOperation::Fallocate { .. } => {
+                !self.must_kill_privileges(request.node, request.pid).unwrap_or(false)
+            }
+            _ => true,
+        }
+    }
+
+    /// Serves `request` by `pass`, and records what must survive.
+    pub(super) fn serve_journaled(
+        &self,
+        journal: &Journal,
+        request: &FuseRequest<'_>,
+        queue: Option<Queue>,
+        pass: impl FnOnce() -> ReplyResult,
+    ) -> ReplyResult {
+        let node = request.node;
+        match &request.operation {
+            FuseOperation::Forget { count } => journal.forget([(node, *count)]),
+            FuseOperation::BatchForget(forgets) => journal.forget(forgets.iter()),
+            // The kernel copies through its cache instead. A copy could not be repeated: its source may have changed since.
+            FuseOperation::CopyFileRange(_) => return Err(Errno::new(libc::ENOSYS)),
+            FuseOperation::Ioctl(ioctl) if is_change(&request.operation) => {
+                if !matches!(ioctl.command, inode_flags::SET_FLAGS | inode_flags::SET_XATTR) {
+                    return pass();
+                }
+                let changing = journal.begin_unrecorded();
+                // Repeated changes of data would meet the new flags, and the time of the directory would hide those before.
+                changing.settle();
+                let result = pass();
+                changing.settle();
+                return result;
+            }
+            operation if is_change(operation) && is_first(queue) => {
+                let changing = journal.begin(request.message, self.keeps_privileges(request));
+                let result = pass();
+                match (&result, operation) {
+                    // It waits for a sync, and is not written again.
+                    (Ok(Reply::Parked(_)), FuseOperation::Write(write)) => {
+                        changing.end_unsynced(request, write.data.len() as u32);
+                    }
+                    (Ok(Reply::Parked(_)), _) => {}
+                    _ => changing.end(request, &result),
+                }
+                return result;
+            }
+            _ => {}
+        }
+        let result = pass();
+        match (&result, &request.operation) {
+            // Afterwards: the kernel sends it again if nobody has executed it, and an area that begins in between has no closed handle.
+            (_, FuseOperation::Release(release)) => journal.released(node, release.handle),
+            (Ok(Reply::Entry(entry)), _) if entry.node > 0 => journal.refer([entry.node]),
+            (Ok(Reply::Opened(opened)), FuseOperation::Open { open_flags, .. }) => {
+                journal.opened(node, opened.handle, *open_flags);
+            }
+            (Ok(Reply::Directory(listing)), FuseOperation::Readdirplus(_)) => {
+                journal.refer(listing.nodes());
+            }
+            _ => {}
+        }
+        result
+    }
+}
+
+/// Returns whether a request that has waited in `queue` has not been executed yet.
+fn is_first(queue: Option<Queue>) -> bool {
+    matches!(queue, None | Some(Queue::Changes))
+}

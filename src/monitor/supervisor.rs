@@ -1,0 +1,121 @@
+//! Keeping a mount alive whose program dies.
+//!
+//! The program gives the monitor duplicates of its descriptors before the first request. The monitor reads from none of them. Once
+//! the program has died, all its system calls have ended: its end of the socket is closed with its last thread. The monitor then starts
+//! the same program again, and hands it the mount over as the program before would have done.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::mount::MntFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::acts::PrivilegedActs;
+use super::program::{HeldMount, Successor};
+use crate::exit_error::ExitError;
+use crate::logging;
+
+/// Number of deaths in a row of programs that have served for less than [`SERVED_MIN`], after which the mount is taken away.
+const DEATHS_MAX: u32 = 8;
+
+/// Time for which a program must have served so that its death is no sign of a defect that lasts.
+const SERVED_MIN: Duration = Duration::from_secs(1);
+
+/// Pause after a program that has not come to serve; twice as long after each one that follows.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// State of a mount that the monitor holds.
+#[derive(Default)]
+pub(super) struct Supervisor {
+    state: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+    is_watching: bool,
+    /// Thread that has handed the mount over to the program that was started last, and the time at which it had.
+    giving: Option<JoinHandle<Option<Instant>>>,
+    /// Number of deaths in a row of programs that have not served for long.
+    deaths: u32,
+}
+
+impl Supervisor {
+    /// Takes the state of the mount.
+    pub(super) fn hold(&mut self, state: Vec<u8>) {
+        *self = Self { state, ..Self::default() };
+    }
+
+    /// Takes the next descriptor of the state.
+    pub(super) fn keep(&mut self, descriptor: Option<OwnedFd>) {
+        self.descriptors.extend(descriptor);
+    }
+
+    /// Starts the program again from now on.
+    pub(super) fn watch(&mut self) {
+        self.is_watching = true;
+    }
+
+    /// Lets everything go.
+    pub(super) fn release(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Starts the program again after it has died. Returns the sockets to it: for the mount, and for questions. `None` once a program
+    /// has closed the volume, and after too many deaths. A mount that is gone is no reason: its changes may be in the records alone.
+    pub(super) fn next_program(&mut self, acts: &PrivilegedActs) -> Option<(OwnedFd, OwnedFd)> {
+        let mut served = self.served();
+        while self.is_watching {
+            logging::to_system();
+            let has_served = served.is_some_and(|time| time >= SERVED_MIN);
+            self.deaths = if has_served { 1 } else { self.deaths + 1 };
+            if self.deaths > DEATHS_MAX {
+                tracing::error!("the daemon dies again and again; its mount is taken away");
+                let _ = acts.detach(MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
+                break;
+            }
+            if served.is_none() {
+                thread::sleep(PAUSE * (1 << self.deaths));
+            }
+            tracing::warn!("the daemon of a mount has died; it is started again");
+            match self.start_again(acts) {
+                Ok(sockets) => return Some(sockets),
+                Err(error) => tracing::error!("the daemon was not started again: {error}"),
+            }
+            served = None;
+        }
+        // An unmount that waits for an answer ends only when nobody has the channels any more.
+        self.release();
+        None
+    }
+
+    /// Returns the time for which the last program has served, which has ended; `None` if it never did. The first one counts as one
+    /// that has.
+    fn served(&mut self) -> Option<Duration> {
+        match self.giving.take() {
+            None => Some(SERVED_MIN),
+            Some(giving) => giving.join().ok().flatten().map(|since: Instant| since.elapsed()),
+        }
+    }
+
+    fn start_again(&mut self, acts: &PrivilegedActs) -> Result<(OwnedFd, OwnedFd), ExitError> {
+        let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let sockets = || socketpair(kind.0, kind.1, kind.2, None).map_err(ExitError::system);
+        let (mount, questions) = (sockets()?, sockets()?);
+        // The program before is waited for, if it was started here.
+        let link = acts.start_program(Successor::OwnAfterDeath).map_err(ExitError::system)?;
+        let descriptors: io::Result<Vec<_>> =
+            self.descriptors.iter().map(|of| of.as_fd().try_clone_to_owned()).collect();
+        let descriptors = descriptors.map_err(ExitError::system)?;
+        let monitor = [mount.1, questions.1];
+        let held = HeldMount { state: self.state.clone(), descriptors, monitor };
+        let hand_over = acts.hand_over();
+        let giving = thread::Builder::new().spawn(move || match hand_over(link, held) {
+            Ok(()) => Some(Instant::now()),
+            Err(failure) => {
+                tracing::error!("the daemon was not started again: {failure}");
+                None
+            }
+        });
+        self.giving = Some(giving.map_err(ExitError::system)?);
+        Ok((mount.0, questions.0))
+    }
+}

@@ -1,0 +1,334 @@
+//! The memory of the records: a file without a name, in which two areas take turns.
+//!
+//! Records are appended to the current area. Each area has a mark, which is the end of the last whole record in it: the mark is
+//! written after the record, in one word, so a process that is killed in between leaves no part of a record. When an area is full,
+//! the other one becomes current, and the older one is discarded once everything that it has is in the log.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+/// Bytes of records after which an area is full, without its first ones: room for sixteen of the longest writes.
+const FULL_LEN: u64 = 16 << 20;
+
+/// Size in bytes of the place of an area. Only what is written takes memory. The first records are as many as there are references.
+const PLACE_LEN: u64 = 1 << 32;
+
+/// Memory of both areas in bytes, without their first records.
+pub(crate) const MEMORY_BYTES: u64 = 2 * FULL_LEN;
+
+/// Size in bytes of the head of the file, in front of the areas.
+const HEAD_LEN: u64 = 4096;
+
+/// Size in bytes of the head of an area: its number, its mark, and the end of its first records.
+const AREA_HEAD_LEN: u64 = 24;
+
+/// Size in bytes of the head of a record: its length, and its kind.
+const RECORD_HEAD_LEN: usize = 8;
+
+/// First word of the file.
+const MAGIC: u64 = u64::from_le_bytes(*b"sfs-rec1");
+
+/// First word of a file whose records are not complete.
+const INCOMPLETE: u64 = 0;
+
+/// The two areas.
+#[derive(Debug)]
+pub(crate) struct Areas {
+    file: File,
+    lens: Lens,
+    /// Number of the current area in their order; odd numbers are in the second place.
+    number: u64,
+    /// Mark of the current area: offset in the area at which the next record begins.
+    mark: u64,
+    /// End of its first records.
+    begun: u64,
+    /// `true` while the area before is there.
+    has_older: bool,
+}
+
+/// Lengths in bytes of the place of an area, and of the records that fill it.
+#[derive(Clone, Copy, Debug)]
+struct Lens {
+    place: u64,
+    full: u64,
+}
+
+const LENS: Lens = Lens { place: PLACE_LEN, full: FULL_LEN };
+
+/// Bytes of a record, with its kind.
+pub(crate) type StoredRecord = (u32, Vec<u8>);
+
+impl Areas {
+    /// Makes areas without a record.
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = MemfdFlags::CLOEXEC;
+        let file = File::from(memfd_create("sfs-records", flags)?);
+        Self::with_lens(file, LENS)
+    }
+
+    fn with_lens(file: File, lens: Lens) -> io::Result<Self> {
+        file.set_len(HEAD_LEN + 2 * lens.place)?;
+        let mut areas = Self { file, lens, number: 0, mark: 0, begun: 0, has_older: false };
+        areas.begin(2, &[])?;
+        areas.write_word(0, MAGIC)?;
+        Ok(areas)
+    }
+
+    /// Opens the areas in `file`, and returns all records in their order.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData` if records are missing; errors of the system.
+    pub(crate) fn open(file: File) -> io::Result<(Self, Vec<StoredRecord>)> {
+        Self::open_with_lens(file, LENS)
+    }
+
+    fn open_with_lens(file: File, lens: Lens) -> io::Result<(Self, Vec<StoredRecord>)> {
+        let areas = Self { file, lens, number: 0, mark: 0, begun: 0, has_older: false };
+        if areas.read_word(0)? != MAGIC {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut found =
+            [(areas.read_word(areas.start(0))?, 0), (areas.read_word(areas.start(1))?, 0)];
+        for (number, mark) in &mut found {
+            *mark = areas.read_word(areas.start(*number) + 8)?;
+        }
+        found.sort_unstable();
+        let [(older, older_mark), (number, mark)] = found;
+        let mut records = Vec::new();
+        for (number, mark) in [(older, older_mark), (number, mark)] {
+            if number > 0 {
+                areas.read_area(number, mark, &mut records)?;
+            }
+        }
+        let begun = areas.read_word(areas.start(number) + 16)?;
+        Ok((Self { number, mark, begun, has_older: older > 0, ..areas }, records))
+    }
+
+    fn read_area(&self, number: u64, mark: u64, records: &mut Vec<StoredRecord>) -> io::Result<()> {
+        let len = mark.checked_sub(AREA_HEAD_LEN).filter(|_| mark <= self.lens.place);
+        let mut bytes = vec![0; len.ok_or(io::ErrorKind::InvalidData)? as usize];
+        self.file.read_exact_at(&mut bytes, self.start(number) + AREA_HEAD_LEN)?;
+        let mut rest = &bytes[..];
+        while let Some((head, after)) = rest.split_first_chunk::<RECORD_HEAD_LEN>() {
+            let [l0, l1, l2, l3, k0, k1, k2, k3] = *head;
+            let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+            let body = after.get(..len).ok_or(io::ErrorKind::InvalidData)?;
+            records.push((u32::from_le_bytes([k0, k1, k2, k3]), body.to_vec()));
+            rest = &after[len..];
+        }
+        Ok(())
+    }
+
+    /// Returns the place of area `number` in the file.
+    fn start(&self, number: u64) -> u64 {
+        HEAD_LEN + number % 2 * self.lens.place
+    }
+
+    fn read_word(&self, at: u64) -> io::Result<u64> {
+        let mut word = [0; 8];
+        self.file.read_exact_at(&mut word, at)?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    fn write_word(&self, at: u64, word: u64) -> io::Result<()> {
+        self.file.write_all_at(&word.to_le_bytes(), at)
+    }
+
+    /// Makes area `number` current, with these records. Whoever opens the file finds all of them, or not the area.
+    fn begin(&mut self, number: u64, records: &[StoredRecord]) -> io::Result<()> {
+        self.write_word(self.start(number) + 8, AREA_HEAD_LEN)?;
+        (self.number, self.mark) = (number, AREA_HEAD_LEN);
+        for (kind, bytes) in records {
+            self.append(*kind, [bytes, &[]])?;
+        }
+        self.begun = self.mark;
+        self.write_word(self.start(number) + 16, self.begun)?;
+        self.write_word(self.start(number), number)
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Returns the number of the current area: larger than those of all before.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns whether the area before the current one is still there.
+    pub(crate) fn has_older(&self) -> bool {
+        self.has_older
+    }
+
+    /// Returns whether the current area is not full with a record of `len` bytes more.
+    pub(crate) fn has_room(&self, len: usize) -> bool {
+        self.mark - self.begun + (RECORD_HEAD_LEN + len) as u64 <= self.lens.full
+    }
+
+    /// Appends a record: all of it, or nothing. A full area takes it as well.
+    ///
+    /// # Errors
+    ///
+    /// `StorageFull` without room; errors of the system.
+    pub(crate) fn append(&mut self, kind: u32, parts: [&[u8]; 2]) -> io::Result<()> {
+        let len = parts[0].len() + parts[1].len();
+        let mark = self.mark + (RECORD_HEAD_LEN + len) as u64;
+        if mark > self.lens.place {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let mut head = u32::try_from(len).map_err(io::Error::other)?.to_le_bytes().to_vec();
+        head.extend_from_slice(&kind.to_le_bytes());
+        head.extend_from_slice(parts[0]);
+        let at = self.start(self.number) + self.mark;
+        self.file.write_all_at(&head, at)?;
+        if !parts[1].is_empty() {
+            self.file.write_all_at(parts[1], at + head.len() as u64)?;
+        }
+        self.write_word(self.start(self.number) + 8, mark)?;
+        self.mark = mark;
+        Ok(())
+    }
+
+    /// Makes the other area current, which must have been discarded, with these records.
+    ///
+    /// # Errors
+    ///
+    /// After any error but that of an area that is not discarded the areas are of no use.
+    pub(crate) fn switch(&mut self, records: &[StoredRecord]) -> io::Result<()> {
+        if self.has_older {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.begin(self.number + 1, records)?;
+        self.has_older = true;
+        Ok(())
+    }
+
+    /// Discards the area before the current one.
+    pub(crate) fn discard_older(&mut self) -> io::Result<()> {
+        self.write_word(self.start(self.number + 1), 0)?;
+        self.has_older = false;
+        Ok(())
+    }
+
+    /// Notes that records are missing, for whoever opens the file.
+    pub(crate) fn give_up(&self) -> io::Result<()> {
+        self.write_word(0, INCOMPLETE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENS: Lens = Lens { place: 512, full: 240 };
+
+    fn reopened(areas: &Areas) -> (Areas, Vec<StoredRecord>) {
+        let file = areas.file.try_clone().expect("a file");
+        Areas::open_with_lens(file, LENS).expect("the areas are whole")
+    }
+
+    fn new() -> Areas {
+        Areas::with_lens(tempfile::tempfile().expect("a file"), LENS).expect("room")
+    }
+
+    fn kinds(areas: &Areas) -> Vec<u32> {
+        reopened(areas).1.into_iter().map(|(kind, _)| kind).collect()
+    }
+
+    #[test]
+    fn records_are_found_in_their_order() {
+        let mut areas = new();
+        assert_eq!(reopened(&areas).1, []);
+        areas.append(1, [b"one", b""]).expect("room");
+        areas.append(2, [b"tw", b"o"]).expect("room");
+        areas.append(3, [b"", b""]).expect("room");
+        let expected = [(1, b"one".to_vec()), (2, b"two".to_vec()), (3, Vec::new())];
+        let (mut areas, found) = reopened(&areas);
+        assert_eq!(found, expected);
+        areas.append(4, [b"four", b""]).expect("another process goes on");
+        assert_eq!(kinds(&areas), [1, 2, 3, 4]);
+    }
+
+    /// Whatever part of a record was written, it is not there before its mark.
+    #[test]
+    fn a_part_of_a_record_is_none() {
+        let mut areas = new();
+        areas.append(1, [b"whole", b""]).expect("room");
+        let at = areas.start(areas.number) + areas.mark;
+        for len in 0..20 {
+            let torn = [12, 0, 0, 0, 2, 0, 0, 0].iter().chain(&[7; 12]).copied();
+            let torn: Vec<u8> = torn.take(len).collect();
+            areas.file.write_all_at(&torn, at).expect("room");
+            assert_eq!(kinds(&areas), [1], "{len} bytes");
+        }
+        areas.append(3, [b"next", b""]).expect("room");
+        assert_eq!(kinds(&areas), [1, 3]);
+    }
+
+    #[test]
+    fn the_areas_take_turns() {
+        let mut areas = new();
+        let mut appended = 0;
+        while areas.has_room(20) {
+            areas.append(appended, [&[0; 20], b""]).expect("room");
+            appended += 1;
+        }
+        assert_eq!(appended, LENS.full as u32 / 28);
+        areas.append(appended, [&[0; 20], b""]).expect("a reply has room in a full area");
+        appended += 1;
+        let full = areas.append(9, [&[0; 280], b""]).expect_err("the place has an end");
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        areas.switch(&[]).expect("the other one is free");
+        areas.append(100, [b"in the second", b""]).expect("room");
+        areas.switch(&[]).expect_err("the first one is needed");
+        assert_eq!(kinds(&areas), (0..appended).chain([100]).collect::<Vec<_>>());
+        assert!(reopened(&areas).0.has_older());
+        for round in 101..105 {
+            areas.discard_older().expect("a file");
+            assert_eq!(kinds(&areas), [round - 1]);
+            assert!(!reopened(&areas).0.has_older());
+            areas.switch(&[]).expect("the other one is free");
+            assert_eq!(kinds(&areas), [round - 1], "the new one has no records yet");
+            areas.append(round, [b"next", b""]).expect("room");
+            assert_eq!(kinds(&areas), [round - 1, round]);
+        }
+    }
+
+    /// Regression: a process that was killed while it wrote the first records of an area left a part of them.
+    #[test]
+    fn an_area_begins_with_all_its_first_records() {
+        let mut areas = new();
+        areas.append(1, [b"one", b""]).expect("room");
+        let too_many = vec![(2, vec![0; 20]); LENS.place as usize / 20];
+        areas.switch(&too_many).expect_err("they do not fit");
+        assert_eq!(kinds(&areas), [1], "some were written");
+        let mut areas = reopened(&areas).0;
+        areas.switch(&[(2, b"a".to_vec()), (3, b"b".to_vec())]).expect("room");
+        assert_eq!(kinds(&areas), [1, 2, 3]);
+    }
+
+    /// Regression: an area that begins with many references was full at once, or had no room for them.
+    #[test]
+    fn first_records_do_not_fill_an_area() {
+        let mut areas = new();
+        areas.switch(&[(1, vec![0; 250])]).expect("they may be longer than what fills an area");
+        assert!(areas.has_room(200) && reopened(&areas).0.has_room(200));
+        areas.append(2, [&[0; 200], b""]).expect("room");
+        assert!(!areas.has_room(40) && !reopened(&areas).0.has_room(40));
+        assert_eq!(kinds(&areas), [1, 2]);
+    }
+
+    #[test]
+    fn missing_records_are_known() {
+        let mut areas = new();
+        areas.append(1, [b"one", b""]).expect("room");
+        areas.give_up().expect("a file");
+        let file = areas.file.try_clone().expect("a file");
+        let error = Areas::open_with_lens(file, LENS).expect_err("records are missing");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+}

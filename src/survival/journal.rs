@@ -1,0 +1,382 @@
+//! The journal: records of changes, references and handles, in the order in which they happen.
+//!
+//! Changes are executed one at a time, so their records are in the order of their execution. A change is recorded before it is
+//! executed, and its reply afterwards: a change whose reply is missing is the last one. A number that the kernel gets is recorded
+//! before its reply is sent, and one that it gives back before it is forgotten, so the records have too many references rather than
+//! too few.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use sfs_core::format::Timestamp;
+use sfs_core::{FileReferences, Volume};
+use sfs_fuse::{FuseOperation, FuseRequest, Reply, reply_bytes};
+
+use super::areas::Areas;
+use super::record::{self, Begun, EarlierReply, Given, Outcome};
+use crate::file_clock::{self, FixedTime};
+
+/// Bytes of an area that a change leaves to its reply and to references.
+const LEFT_BY_CHANGES: usize = 256 << 10;
+
+/// Bytes of an area that references leave to replies.
+const LEFT_BY_REFERENCES: usize = 64 << 10;
+
+/// Number of references in a record of all of them.
+const REFERENCES_AT_ONCE: usize = 4096;
+
+/// Longest wait for replies that are on their way.
+const SENDING_WAIT: Duration = Duration::from_millis(5);
+
+/// Time for which the replies of an earlier process are kept after a first request that the kernel had not sent before. It sends
+/// those again that it has no reply to before all others, so every one was read by then; a thread may have to look for the reply yet.
+const LOOKING_TIME: Duration = Duration::from_secs(10);
+
+/// Handle that is open: inode, number, and flags of open(2).
+pub(crate) type OpenedHandle = (u64, u64, u32);
+
+/// Function that returns the handles that are open now.
+pub(crate) type OpenedNow = dyn Fn() -> Vec<OpenedHandle> + Send + std::marker::Sync;
+
+/// Records of a mount.
+pub(crate) struct Journal {
+    volume: Arc<Volume>,
+    opened: Box<OpenedNow>,
+    /// Path of the device, for messages.
+    name: String,
+    /// Held while a change is executed; the time of the last change.
+    changes: Mutex<Timestamp>,
+    state: Mutex<State>,
+    /// Time of the first request that the kernel has not sent to an earlier process; set only once.
+    first_new: OnceLock<Instant>,
+    /// Notified when an area is full, a reply was sent, and at the end.
+    full: Condvar,
+    /// Notified when an area was discarded.
+    discarded: Condvar,
+}
+
+struct State {
+    areas: Areas,
+    /// Replies that the kernel may not have yet: by the numbers of their requests, with the area that has the record.
+    unsent: HashMap<u64, u64>,
+    /// Replies of an earlier process, by the numbers of their requests.
+    earlier: HashMap<u64, EarlierReply>,
+    has_given_up: bool,
+    is_stopped: bool,
+}
+
+/// Change that is being executed.
+pub(crate) struct Changing<'a> {
+    journal: &'a Journal,
+    _changes: MutexGuard<'a, Timestamp>,
+    _time: FixedTime,
+}
+
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Journal {
+    /// Returns a journal in `areas`. `last` is the time of the last change that they have.
+    pub(crate) fn new(
+        (volume, opened): (Arc<Volume>, Box<OpenedNow>),
+        name: String,
+        areas: Areas,
+        last: Timestamp,
+    ) -> Self {
+        let (unsent, earlier) = (HashMap::new(), HashMap::new());
+        let (has_given_up, is_stopped) = (false, false);
+        let state = State { areas, unsent, earlier, has_given_up, is_stopped };
+        let (full, discarded) = (Condvar::new(), Condvar::new());
+        let (changes, state) = (Mutex::new(last), Mutex::new(state));
+        let first_new = OnceLock::new();
+        Self { volume, opened, name, changes, state, first_new, full, discarded }
+    }
+
+    /// Returns a duplicate of the descriptor of the memory.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.state.lock().areas.file().try_clone().map(OwnedFd::from)
+    }
+
+    /// Begins the change that `message` asks for: waits for the others, and records it. `keeps_privileges` is `true` if the process
+    /// that asks may leave suid, sgid and capabilities of the file.
+    pub(crate) fn begin(&self, message: &[u8], keeps_privileges: bool) -> Changing<'_> {
+        let mut last = self.changes.lock();
+        let now = file_clock::now().max(after(*last));
+        *last = now;
+        let mut state = self.make_room(message.len() + LEFT_BY_CHANGES);
+        let (kind, head) = record::request_head(Begun { now, keeps_privileges });
+        self.append(&mut state, kind, [&head, message]);
+        drop(state);
+        Changing { journal: self, _changes: last, _time: file_clock::fix(now) }
+    }
+
+    /// Begins a change that is executed again if the kernel sends it again, between two calls of [`Changing::settle`].
+    pub(crate) fn begin_unrecorded(&self) -> Changing<'_> {
+        let mut last = self.changes.lock();
+        *last = file_clock::now().max(after(*last));
+        let time = file_clock::fix(*last);
+        Changing { journal: self, _changes: last, _time: time }
+    }
+
+    /// Returns the state with room for a record of `len` bytes. The caller executes a change, or keeps others from doing so.
+    fn make_room(&self, len: usize) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        while !state.has_given_up && !state.areas.has_room(len) {
+            if state.areas.has_older() {
+                self.discarded.wait(&mut state);
+            } else {
+                self.switch(&mut state);
+            }
+        }
+        state
+    }
+
+    /// Goes on in the other area, which begins with everything that no change tells.
+    fn switch(&self, state: &mut State) {
+        let references = self.volume.references();
+        let mut records = vec![record::all_follow()];
+        records.extend(references.chunks(REFERENCES_AT_ONCE).map(|some| {
+            let count = |of: &FileReferences| i64::try_from(of.count).unwrap_or(i64::MAX);
+            record::references(some.iter().map(|of| (of.ino, count(of))))
+        }));
+        let linkable = references.iter().filter(|of| of.is_linkable);
+        records.push(record::linkable(linkable.map(|of| of.ino)));
+        let opened = (self.opened)();
+        records.extend(
+            opened.into_iter().map(|(ino, number, flags)| record::opened(ino, number, flags)),
+        );
+        if let Err(error) = state.areas.switch(&records) {
+            return self.give_up(state, &error);
+        }
+        self.full.notify_one();
+    }
+
+    fn append(&self, state: &mut State, kind: u32, parts: [&[u8]; 2]) {
+        if state.has_given_up {
+            return;
+        }
+        if let Err(error) = state.areas.append(kind, parts) {
+            self.give_up(state, &error);
+        }
+    }
+
+    /// Records nothing any more. The mount serves on, and ends when this process dies.
+    fn give_up(&self, state: &mut State, error: &dyn std::fmt::Display) {
+        state.has_given_up = true;
+        let _ = state.areas.give_up();
+        self.discarded.notify_all();
+        self.full.notify_all();
+        tracing::error!("{}: does not survive the end of its daemon any more: {error}", self.name);
+    }
+
+    /// Appends a record that no change belongs to.
+    fn append_aside(&self, (kind, bytes): (u32, Vec<u8>)) {
+        let needed = bytes.len() + LEFT_BY_REFERENCES;
+        let mut state = self.state.lock();
+        if !state.areas.has_room(needed) {
+            drop(state);
+            // No area is changed under a change.
+            let changes = self.changes.lock();
+            state = self.make_room(needed);
+            self.append(&mut state, kind, [&bytes, &[]]);
+            drop(state);
+            drop(changes);
+            return;
+        }
+        self.append(&mut state, kind, [&bytes, &[]]);
+    }
+
+    /// Records references that the kernel is about to get.
+    pub(crate) fn refer(&self, nodes: impl IntoIterator<Item = u64>) {
+        let counts: Vec<_> = nodes.into_iter().map(|node| (node, 1)).collect();
+        if !counts.is_empty() {
+            self.append_aside(record::references(counts));
+        }
+    }
+
+    /// Records references that the kernel gives back, before they are forgotten.
+    pub(crate) fn forget(&self, counts: impl IntoIterator<Item = (u64, u64)>) {
+        let counts = counts.into_iter();
+        let negative = |count: u64| i64::try_from(count).map_or(i64::MIN + 1, |count: i64| -count);
+        self.append_aside(record::references(counts.map(|(node, count)| (node, negative(count)))));
+    }
+
+    /// Records a handle that the kernel is about to get.
+    pub(crate) fn opened(&self, ino: u64, number: u64, flags: u32) {
+        self.append_aside(record::opened(ino, number, flags));
+    }
+
+    /// Records a handle that is about to be closed.
+    pub(crate) fn released(&self, ino: u64, number: u64) {
+        self.append_aside(record::released(ino, number));
+    }
+
+    /// Notes that the kernel has the reply to request `unique`.
+    pub(crate) fn replied(&self, unique: u64) {
+        let mut state = self.state.lock();
+        state.earlier.remove(&unique);
+        if state.unsent.remove(&unique).is_some() && state.areas.has_older() {
+            self.full.notify_one();
+        }
+    }
+
+    /// Sets the replies of an earlier process.
+    pub(super) fn set_earlier(&self, replies: HashMap<u64, EarlierReply>) {
+        self.state.lock().earlier.extend(replies);
+    }
+
+    /// Returns the reply of an earlier process to request `unique`.
+    pub(crate) fn earlier_reply(&self, unique: u64) -> Option<EarlierReply> {
+        self.state.lock().earlier.get(&unique).cloned()
+    }
+
+    /// Notes that a request was read that the kernel has not sent to an earlier process.
+    pub(crate) fn note_new_request(&self) {
+        if self.first_new.get().is_none() {
+            let _ = self.first_new.set(Instant::now());
+        }
+    }
+
+    /// Drops the replies of an earlier process that the kernel cannot ask for any more, and records the others in the current area.
+    fn keep_earlier(&self, state: &mut State) {
+        if self.first_new.get().is_some_and(|since| since.elapsed() >= LOOKING_TIME) {
+            state.earlier = HashMap::new();
+        }
+        let records: Vec<_> = state.earlier.values().map(record::earlier).collect();
+        for (kind, bytes) in records {
+            self.append(state, kind, [&bytes, &[]]);
+        }
+    }
+
+    /// Keeps the reply `result` to `request`, a change that an earlier process has begun, and records it.
+    pub(crate) fn complete(&self, request: &FuseRequest<'_>, result: &Outcome<impl AsRef<[u8]>>) {
+        let mut state = self.state.lock();
+        let unique = self.append_reply(&mut state, request, (result, 0)).unique;
+        let reply = reply_bytes(unique, result);
+        state.earlier.insert(unique, EarlierReply { unique, synced: 0, reply });
+    }
+
+    /// Appends the reply `result` to `request`, with all that the kernel gets by it. There is always room. Inode `synced` has to be
+    /// synced before it is sent, unless it is 0.
+    fn append_reply(
+        &self,
+        state: &mut State,
+        request: &FuseRequest<'_>,
+        (result, synced): (&Outcome<impl AsRef<[u8]>>, u64),
+    ) -> Given {
+        let given = Given { synced, ..Given::of(number_of(request), result) };
+        let (flags, is_unnamed) = match &request.operation {
+            FuseOperation::Create(create) => (create.open_flags, false),
+            FuseOperation::Tmpfile(create) => (create.open_flags, true),
+            FuseOperation::Open { open_flags, .. } => (*open_flags, false),
+            _ => (0, false),
+        };
+        if given.handle > 0 {
+            let ino = if given.node > 0 { given.node } else { request.node };
+            let (kind, bytes) = record::opened(ino, given.handle, flags);
+            self.append(state, kind, [&bytes, &[]]);
+        }
+        if is_unnamed && given.node > 0 {
+            let (kind, bytes) = record::linkable([given.node]);
+            self.append(state, kind, [&bytes, &[]]);
+        }
+        // Last: without it the change is not complete, whatever else is there.
+        let (kind, head) = record::reply_head(given);
+        self.append(state, kind, [&head, &reply_bytes(given.unique, result)]);
+        given
+    }
+
+    /// Waits until an area is full, and returns its number; `None` at the end.
+    pub(super) fn wait_for_full(&self) -> Option<u64> {
+        let mut state = self.state.lock();
+        while !state.is_stopped && (state.has_given_up || !state.areas.has_older()) {
+            self.full.wait(&mut state);
+        }
+        (!state.is_stopped).then(|| state.areas.number() - 1)
+    }
+
+    /// Discards area `number`, whose changes are in the log, once the kernel has its replies.
+    pub(super) fn discard(&self, number: u64) {
+        let mut state = self.state.lock();
+        let is_sending = |state: &State| state.unsent.values().any(|area| *area <= number);
+        while !state.is_stopped && is_sending(&state) {
+            self.full.wait_for(&mut state, SENDING_WAIT);
+        }
+        self.keep_earlier(&mut state);
+        if let Err(error) = state.areas.discard_older() {
+            self.give_up(&mut state, &error);
+        }
+        self.discarded.notify_all();
+    }
+
+    /// Gives up because what is recorded cannot be written to the log.
+    pub(super) fn fail(&self, error: &sfs_core::Error) {
+        self.give_up(&mut self.state.lock(), error);
+    }
+
+    /// Ends the waits of the thread that commits.
+    pub(super) fn stop(&self) {
+        self.state.lock().is_stopped = true;
+        self.full.notify_all();
+    }
+
+    pub(super) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+}
+
+impl Changing<'_> {
+    /// Records the reply `result` to `request`, which is not sent yet.
+    pub(crate) fn end(self, request: &FuseRequest<'_>, result: &Outcome<impl AsRef<[u8]>>) {
+        self.end_with(request, (result, 0));
+    }
+
+    /// Records that `request`, a write of `len` bytes, is done but for the sync that it waits for.
+    pub(crate) fn end_unsynced(self, request: &FuseRequest<'_>, len: u32) {
+        let written: Outcome<[u8; 0]> = Ok(Reply::Written(len));
+        self.end_with(request, (&written, request.node));
+    }
+
+    fn end_with(self, request: &FuseRequest<'_>, result: (&Outcome<impl AsRef<[u8]>>, u64)) {
+        let mut state = self.journal.state.lock();
+        let unique = self.journal.append_reply(&mut state, request, result).unique;
+        let area = state.areas.number();
+        state.unsent.insert(unique, area);
+    }
+
+    /// Waits until every change so far is in the log, and no record of one is left.
+    pub(crate) fn settle(&self) {
+        let journal = self.journal;
+        let mut state = journal.state.lock();
+        while !state.has_given_up && state.areas.has_older() {
+            journal.discarded.wait(&mut state);
+        }
+        if state.has_given_up {
+            return;
+        }
+        journal.switch(&mut state);
+        while !state.has_given_up && state.areas.has_older() {
+            journal.discarded.wait(&mut state);
+        }
+    }
+}
+
+/// Returns the number of `request`, without the mark of a request that the kernel sends again.
+fn number_of(request: &FuseRequest<'_>) -> u64 {
+    request.unique & (u64::MAX >> 1)
+}
+
+/// Returns the time just after `time`.
+fn after(time: Timestamp) -> Timestamp {
+    match time.nanos {
+        999_999_999.. => Timestamp { secs: time.secs + 1, nanos: 0 },
+        nanos => Timestamp { nanos: nanos + 1, ..time },
+    }
+}

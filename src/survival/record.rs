@@ -1,0 +1,218 @@
+//! Records: what a process that goes on has to know of its predecessor.
+
+use sfs_core::format::Timestamp;
+use sfs_fuse::{Errno, Reply};
+
+use super::areas::StoredRecord;
+
+/// Reply to a request, or the number of its error.
+pub(super) type Outcome<B> = Result<Reply<B>, Errno>;
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// A change begins.
+    Request { begun: Begun, message: Vec<u8> },
+    /// The change that has begun last is done.
+    Reply { given: Given, reply: Vec<u8> },
+    /// A reply that an earlier process has recorded, and that the kernel may still ask for.
+    Earlier(EarlierReply),
+    /// All references and handles follow: those that were recorded before do not count.
+    AllFollow,
+    /// References that the kernel gets, or gives back if their number is negative.
+    References(Vec<(u64, i64)>),
+    /// Files that were made without a name, and may get one.
+    Linkable(Vec<u64>),
+    /// A handle is opened: inode, number, and the flags of open(2).
+    Opened { ino: u64, number: u64, flags: u32 },
+    /// A handle is closed: inode and number.
+    Released { ino: u64, number: u64 },
+}
+
+/// Time and rights of a change, recorded with its request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Begun {
+    /// Time that its files get.
+    pub(crate) now: Timestamp,
+    /// `true` if the process that asked for the change may leave suid, sgid and capabilities of the file. It may have ended when the
+    /// change is repeated.
+    pub(crate) keeps_privileges: bool,
+}
+
+/// Reply of an earlier process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EarlierReply {
+    /// Number of the request.
+    pub(crate) unique: u64,
+    /// Inode that has to be synced before the reply; 0 for none.
+    pub(crate) synced: u64,
+    /// The whole reply.
+    pub(crate) reply: Vec<u8>,
+}
+
+/// References and handles that the kernel gets with a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// Number of the request.
+    pub(crate) unique: u64,
+    /// Inode that the reply refers to; 0 for none.
+    pub(crate) node: u64,
+    /// Number of the handle that was opened; 0 for none.
+    pub(crate) handle: u64,
+    /// Inode that has to be synced before the reply; 0 for none.
+    pub(crate) synced: u64,
+}
+
+impl Given {
+    /// Returns what the kernel gets with the reply `result` to request `unique`.
+    pub(crate) fn of(unique: u64, result: &Outcome<impl AsRef<[u8]>>) -> Self {
+        let (node, handle) = match result {
+            Ok(Reply::Entry(entry)) => (entry.node, 0),
+            Ok(Reply::Created(entry, opened)) => (entry.node, opened.handle),
+            Ok(Reply::Opened(opened)) => (0, opened.handle),
+            _ => (0, 0),
+        };
+        Self { unique, node, handle, synced: 0 }
+    }
+
+    fn to_bytes(self) -> [u8; GIVEN_LEN] {
+        let Self { unique, node, handle, synced } = self;
+        let mut bytes = [0; GIVEN_LEN];
+        for (place, number) in bytes.chunks_exact_mut(8).zip([unique, node, handle, synced]) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+const REQUEST: u32 = 1;
+const REPLY: u32 = 2;
+const REFERENCES: u32 = 3;
+const LINKABLE: u32 = 4;
+const OPENED: u32 = 5;
+const RELEASED: u32 = 6;
+const ALL_FOLLOW: u32 = 7;
+const EARLIER: u32 = 8;
+
+/// Length in bytes of a [`Begun`].
+const BEGUN_LEN: usize = 16;
+
+/// Length in bytes of a [`Given`].
+const GIVEN_LEN: usize = 32;
+
+/// Head of a record of kind [`REQUEST`].
+pub(super) fn request_head(begun: Begun) -> (u32, Vec<u8>) {
+    let mut head = begun.now.secs.to_le_bytes().to_vec();
+    head.extend_from_slice(&begun.now.nanos.to_le_bytes());
+    head.extend_from_slice(&u32::from(begun.keeps_privileges).to_le_bytes());
+    (REQUEST, head)
+}
+
+/// Record of a reply of an earlier process.
+pub(super) fn earlier(of: &EarlierReply) -> (u32, Vec<u8>) {
+    (EARLIER, [&of.unique.to_le_bytes()[..], &of.synced.to_le_bytes(), &of.reply].concat())
+}
+
+/// Head of a record of kind [`REPLY`].
+pub(super) fn reply_head(given: Given) -> (u32, Vec<u8>) {
+    (REPLY, given.to_bytes().to_vec())
+}
+
+/// Record in front of all references and handles.
+pub(super) fn all_follow() -> (u32, Vec<u8>) {
+    (ALL_FOLLOW, Vec::new())
+}
+
+/// Record of references.
+pub(super) fn references(counts: impl IntoIterator<Item = (u64, i64)>) -> (u32, Vec<u8>) {
+    let bytes = counts
+        .into_iter()
+        .flat_map(|(ino, count)| ino.to_le_bytes().into_iter().chain(count.to_le_bytes()));
+    (REFERENCES, bytes.collect())
+}
+
+/// Record of files that may get a name.
+pub(super) fn linkable(files: impl IntoIterator<Item = u64>) -> (u32, Vec<u8>) {
+    (LINKABLE, files.into_iter().flat_map(u64::to_le_bytes).collect())
+}
+
+/// Record of an open handle.
+pub(super) fn opened(ino: u64, number: u64, flags: u32) -> (u32, Vec<u8>) {
+    (OPENED, [&ino.to_le_bytes()[..], &number.to_le_bytes(), &flags.to_le_bytes()].concat())
+}
+
+/// Record of a closed handle.
+pub(super) fn released(ino: u64, number: u64) -> (u32, Vec<u8>) {
+    (RELEASED, [ino.to_le_bytes(), number.to_le_bytes()].concat())
+}
+
+impl Record {
+    /// Decodes a record; `None` for one that no program of this version has written.
+    pub(super) fn decode((kind, bytes): StoredRecord) -> Option<Self> {
+        let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        Some(match kind {
+            REQUEST => Self::Request {
+                begun: Begun {
+                    now: Timestamp { secs: word(0)?.cast_signed(), nanos: half(8)? },
+                    keeps_privileges: half(12)? != 0,
+                },
+                message: bytes.get(BEGUN_LEN..)?.to_vec(),
+            },
+            REPLY => {
+                let (unique, node, handle) = (word(0)?, word(8)?, word(16)?);
+                let given = Given { unique, node, handle, synced: word(24)? };
+                Self::Reply { given, reply: bytes.get(GIVEN_LEN..)?.to_vec() }
+            }
+            EARLIER => Self::Earlier(EarlierReply {
+                unique: word(0)?,
+                synced: word(8)?,
+                reply: bytes.get(16..)?.to_vec(),
+            }),
+            REFERENCES => {
+                let ats = (0..bytes.len()).step_by(16);
+                let counts = ats.map(|at| Some((word(at)?, word(at + 8)?.cast_signed())));
+                Self::References(counts.collect::<Option<_>>()?)
+            }
+            LINKABLE => {
+                Self::Linkable((0..bytes.len()).step_by(8).map(word).collect::<Option<_>>()?)
+            }
+            OPENED => Self::Opened { ino: word(0)?, number: word(8)?, flags: half(16)? },
+            ALL_FOLLOW => Self::AllFollow,
+            RELEASED => Self::Released { ino: word(0)?, number: word(8)? },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_decoded_as_they_were_encoded() {
+        let now = Timestamp { secs: -5, nanos: 999_999_999 };
+        let begun = Begun { now, keeps_privileges: true };
+        let given = Given { unique: 2, node: 3, handle: 4, synced: 5 };
+        let body = |(kind, mut head): (u32, Vec<u8>), rest: &[u8]| {
+            head.extend_from_slice(rest);
+            Record::decode((kind, head)).expect("a record")
+        };
+        let message = b"message".to_vec();
+        assert_eq!(body(request_head(begun), &message), Record::Request { begun, message });
+        let reply = b"reply".to_vec();
+        let of_earlier = EarlierReply { unique: 6, synced: 7, reply: reply.clone() };
+        assert_eq!(body(earlier(&of_earlier), b""), Record::Earlier(of_earlier));
+        assert_eq!(body(reply_head(given), &reply), Record::Reply { given, reply });
+        let counts = vec![(7, 2), (8, -3)];
+        assert_eq!(body(references(counts.clone()), b""), Record::References(counts));
+        assert_eq!(body(linkable([5, 6]), b""), Record::Linkable(vec![5, 6]));
+        assert_eq!(body(all_follow(), b""), Record::AllFollow);
+        let expected = Record::Opened { ino: 1, number: 2, flags: 3 };
+        assert_eq!(body(opened(1, 2, 3), b""), expected);
+        assert_eq!(body(released(1, 2), b""), Record::Released { ino: 1, number: 2 });
+        for wrong in [(0, Vec::new()), (REFERENCES, vec![0; 15]), (REQUEST, vec![0; 15])] {
+            assert_eq!(Record::decode(wrong), None);
+        }
+    }
+}
