@@ -119,6 +119,12 @@ impl VolumeDevice {
         self.device.read(address, blocks).map_err(|error| self.health.counted(error.into()))
     }
 
+    /// Reads blocks as the device has them, for a caller that recognizes those that it needs and can do without them; returns whether
+    /// the device has read them. A failure is not counted.
+    pub(crate) fn read_along(&self, address: u64, blocks: &mut [Block]) -> bool {
+        self.device.read(address, blocks).is_ok()
+    }
+
     /// Makes the blocks of a batch readable before they are written.
     pub(crate) fn announce(&self, chunks: &[Arc<Chunk>], in_place: &InPlaceWrites) {
         self.in_flight.write().insert(chunks, in_place);

@@ -11,6 +11,7 @@ mod inner;
 mod keys;
 mod leaf;
 mod map;
+mod neighbours;
 mod node;
 mod node_cache;
 mod not_cached;
@@ -22,6 +23,7 @@ mod write_out;
 
 pub use keys::Keys;
 pub use map::Tree;
+pub use neighbours::Neighbourhood;
 pub use not_cached::NodeNotCached;
 pub use scan::ScanPath;
 pub use search::{Item, Range};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sfs_core::format::{ItemKind, Key, NodeHeader, NodePointer, Tolerance, VALUE_LEN_MAX};
-use sfs_core::tree::{NodeNotCached, Tree, VerifiedNode};
+use sfs_core::tree::{Neighbourhood, NodeNotCached, Tree, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
 
 const VOLUME: u64 = 7;
@@ -25,11 +25,26 @@ struct Flash {
     free: Vec<u64>,
     end: u64,
     loads: usize,
+    /// Every load whose number this divides reads neighbours along; 0 for none.
+    along_every: usize,
+    /// Number of nodes that were read along.
+    neighbours: usize,
 }
 
 impl Flash {
     fn new() -> Self {
-        Self { blocks: HashMap::new(), free: Vec::new(), end: 100, loads: 0 }
+        Self {
+            blocks: HashMap::new(),
+            free: Vec::new(),
+            end: 100,
+            loads: 0,
+            along_every: 0,
+            neighbours: 0,
+        }
+    }
+
+    fn reads_along(&self) -> bool {
+        self.along_every > 0 && self.loads.is_multiple_of(self.along_every)
     }
 
     fn load(&mut self, tree: &mut Tree, missing: NodeNotCached) {
@@ -39,7 +54,18 @@ impl Flash {
             self.blocks.get(&missing.pointer.address).expect("a node at an address that was freed");
         let node = VerifiedNode::decode(&**block, VOLUME, &missing, Tolerance::Exact)
             .expect("a sound node");
+        let around = tree.neighbourhood(&missing, 16).filter(|_| self.reads_along());
         tree.insert(&missing, node);
+        let Some(Neighbourhood { blocks, neighbours }) = around else { return };
+        assert!(blocks.contains(&missing.pointer.address) && blocks.end - blocks.start <= 16);
+        for neighbour in neighbours {
+            let address = neighbour.pointer.address;
+            assert!(blocks.contains(&address) && address != missing.pointer.address);
+            let block = self.blocks.get(&address).expect("a child of a node of the tree");
+            let node = VerifiedNode::decode(&**block, VOLUME, &neighbour, Tolerance::Exact);
+            tree.insert_neighbour(&neighbour, node.expect("a sound node"));
+            self.neighbours += 1;
+        }
     }
 
     /// Repeats `act`, and loads missing nodes, until it succeeds.
@@ -285,6 +311,7 @@ proptest! {
     #[test]
     fn a_tree_equals_an_ordered_map(steps in prop::collection::vec(any_step(), 1..150)) {
         let mut trial = Trial::new();
+        trial.flash.along_every = 2;
         steps.iter().for_each(|step| trial.step(step));
         trial.finish();
     }
@@ -411,6 +438,29 @@ fn the_root_and_used_nodes_are_evicted_last() {
     trial.tree.evict(0);
     assert_eq!(trial.tree.node_count(), 1);
     assert_eq!(trial.tree.get(&key(15)).map_err(|missing| missing.level), Err(0));
+    trial.finish();
+}
+
+#[test]
+fn unused_neighbours_are_evicted_first() {
+    let mut trial = Trial::new();
+    (0..90).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
+    trial.step(&TreeStep::Reopen);
+    trial.flash.run(&mut trial.tree, |tree| tree.prepare(&key(0)));
+    let alone = trial.tree.node_count();
+    let missing = trial.tree.prepare(&key(60)).expect_err("a leaf that is not in memory");
+    trial.flash.along_every = 1;
+    trial.flash.load(&mut trial.tree, missing);
+    assert!(trial.flash.neighbours >= 8, "{} neighbours", trial.flash.neighbours);
+    trial.tree.prepare(&key(60)).expect("in memory");
+    assert_eq!(trial.tree.node_count(), alone + 1 + trial.flash.neighbours);
+    // One of them is used, and stays with the nodes that were asked for.
+    trial.tree.prepare(&key(63)).expect("a neighbour");
+    trial.tree.evict(alone + 2);
+    assert_eq!(trial.tree.node_count(), alone + 2);
+    for n in [0, 60, 63] {
+        trial.tree.prepare(&key(n)).expect("it was asked for");
+    }
     trial.finish();
 }
 

@@ -34,6 +34,8 @@ pub struct FaultyDevice<D> {
 struct FaultTrigger {
     /// Number of requests up to and including the one that fails; zero if none will fail.
     countdown: AtomicU64,
+    /// `true` if all later requests fail, too.
+    stays: AtomicBool,
     /// `true` while every request fails.
     always: AtomicBool,
 }
@@ -44,7 +46,16 @@ impl FaultTrigger {
         let before = self
             .countdown
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        before == Ok(1) || self.always.load(Ordering::SeqCst)
+        let is_nth = before == Ok(1);
+        if is_nth && self.stays.load(Ordering::SeqCst) {
+            self.always.store(true, Ordering::SeqCst);
+        }
+        is_nth || self.always.load(Ordering::SeqCst)
+    }
+
+    fn set(&self, nth: u64, stays: bool) {
+        self.stays.store(stays, Ordering::SeqCst);
+        self.countdown.store(nth, Ordering::SeqCst);
     }
 }
 
@@ -74,7 +85,16 @@ impl<D: Device> FaultyDevice<D> {
     ///
     /// For [`Operation::Open`], which is not a request to an open device.
     pub fn fail_nth(&self, operation: Operation, nth: u64) {
-        self.trigger(operation).countdown.store(nth, Ordering::SeqCst);
+        self.trigger(operation).set(nth, false);
+    }
+
+    /// Fails the `nth` request of its kind after this call and all later ones. An `nth` of 1 is the next request.
+    ///
+    /// # Panics
+    ///
+    /// For [`Operation::Open`], which is not a request to an open device.
+    pub fn fail_from(&self, operation: Operation, nth: u64) {
+        self.trigger(operation).set(nth, true);
     }
 
     /// Fails every request of this kind while `fail` is `true`.
@@ -99,7 +119,7 @@ impl<D: Device> FaultyDevice<D> {
     /// Removes all faults.
     pub fn heal(&self) {
         for trigger in [&self.reads, &self.writes, &self.flushes, &self.discards] {
-            trigger.countdown.store(0, Ordering::SeqCst);
+            trigger.set(0, false);
             trigger.always.store(false, Ordering::SeqCst);
         }
         self.corrupt.lock().clear();

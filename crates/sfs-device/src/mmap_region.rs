@@ -15,6 +15,10 @@ use std::sync::Arc;
 
 use crate::block::{BLOCK_SIZE, Block};
 
+/// Number of blocks of a huge page, on most processors with pages of 4 KiB. Elsewhere huge pages are longer, and the kernel
+/// takes the advice where one fits.
+const HUGE_PAGE_BLOCKS: usize = (2 << 20) / BLOCK_SIZE;
+
 /// Adjacent blocks of mapped memory with one owner. The default region is empty.
 #[derive(Debug)]
 pub struct MmapRegion {
@@ -46,6 +50,25 @@ impl MmapRegion {
         // The mapping is aligned to a page, and a page is never smaller than a block.
         let start = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, count, parent: None })
+    }
+
+    /// Maps `count` blocks of zeros, in huge pages if the kernel has some and `count` is a multiple of their size. A request to a
+    /// device takes a limited number of pages, often 128, so that one into small pages is cut at half a mebibyte. Kernels
+    /// before 6.7 do not align mappings to huge pages, which leaves small pages at both ends. Parts of a
+    /// huge page do not return to the kernel before the whole page.
+    ///
+    /// # Errors
+    ///
+    /// As [`MmapRegion::new`].
+    pub fn in_huge_pages(count: usize) -> io::Result<Self> {
+        let region = Self::new(count)?;
+        if count.is_multiple_of(HUGE_PAGE_BLOCKS) {
+            let (start, length) = (region.start.as_ptr().cast(), count * BLOCK_SIZE);
+            // A kernel without huge pages refuses, and small ones do as well.
+            // SAFETY: the advice changes no content, and concerns only the mapping of this region.
+            unsafe { libc::madvise(start, length, libc::MADV_HUGEPAGE) };
+        }
+        Ok(region)
     }
 
     /// Splits the region into its two halves.
@@ -180,6 +203,18 @@ mod tests {
         assert_eq!((eight.strong_count(), mapping.strong_count()), (1, 1));
         drop(last);
         assert_eq!((eight.strong_count(), mapping.strong_count()), (0, 0));
+    }
+
+    #[test]
+    fn a_region_in_huge_pages_is_like_any_other() {
+        for count in [1, HUGE_PAGE_BLOCKS, HUGE_PAGE_BLOCKS + 1] {
+            let mut region = MmapRegion::in_huge_pages(count).expect("memory");
+            assert_eq!(region.len(), count);
+            assert!(region.iter().all(|block| block.0 == [0; BLOCK_SIZE]));
+            region[count - 1].0.fill(1);
+            assert_eq!(region[count - 1].0, [1; BLOCK_SIZE]);
+        }
+        assert!(MmapRegion::in_huge_pages(0).is_err());
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl WindowBudget {
         self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, with).ok()?;
         self.volume.lend_cache(len);
         let loan = Loan { budget: self.clone(), len };
-        let region = MmapRegion::new(len.div_ceil(BLOCK_SIZE)).ok()?;
+        let region = MmapRegion::in_huge_pages(len.div_ceil(BLOCK_SIZE)).ok()?;
         Some(Memory { region, loan })
     }
 

@@ -36,6 +36,8 @@ pub(super) struct NodeCache {
     /// Clock queue: addresses of clean nodes, the next candidate for eviction first. Some of the nodes are no
     /// longer cached.
     clock: VecDeque<u64>,
+    /// Addresses of clean nodes that were read along with others, the first one first. Those that are used move to `clock`.
+    read_along: VecDeque<u64>,
 }
 
 impl NodeCache {
@@ -117,6 +119,17 @@ impl NodeCache {
         }
     }
 
+    /// Adds a node that was read along with another, unless it is in memory, or the tree has left its address.
+    pub(super) fn add_neighbour(&mut self, pointer: NodePointer, node: Node) {
+        let NodePointer { address, .. } = pointer;
+        if self.old_addresses.contains(&address) || self.nodes.contains_key(&address) {
+            return;
+        }
+        self.nodes.insert(address, node);
+        compact(&mut self.read_along, &self.nodes);
+        self.read_along.push_back(address);
+    }
+
     /// Adds a new dirty node and returns the pointer to it.
     pub(super) fn add_dirty(&mut self, mut node: Node) -> NodePointer {
         let number = DIRTY | self.next_dirty;
@@ -161,34 +174,51 @@ impl NodeCache {
     }
 
     /// Drops clean nodes until `budget` are left, but not `root`. A node used since the clock's last pass gets a
-    /// second chance.
+    /// second chance. Nodes that were read along and are not used yet go first, as soon as they are more than a part of
+    /// the budget.
     pub(super) fn evict(&mut self, budget: usize, root: u64) {
+        while self.nodes.len() > budget && self.read_along.len() > budget / READ_ALONG_DIVISOR {
+            let Some(address) = self.read_along.pop_front() else { break };
+            self.drop_unless_used(address, root);
+        }
         for _ in 0..2 * self.clock.len() {
             if self.nodes.len() <= budget {
                 return;
             }
             let Some(address) = self.clock.pop_front() else { return };
-            let Some(node) = self.nodes.get_mut(&address) else { continue };
-            if node.take_used() || address == root {
-                self.clock.push_back(address);
-            } else {
-                self.nodes.remove(&address);
-            }
+            self.drop_unless_used(address, root);
+        }
+    }
+
+    /// Drops the clean node at `address`, if it is in memory, or moves it to the end of the clock queue.
+    fn drop_unless_used(&mut self, address: u64, root: u64) {
+        let Some(node) = self.nodes.get_mut(&address) else { return };
+        if node.take_used() || address == root {
+            self.clock.push_back(address);
+        } else {
+            self.nodes.remove(&address);
         }
     }
 
     fn enqueue(&mut self, address: u64) {
-        if self.clock.len() > 2 * self.nodes.len() + CLOCK_SLACK {
-            let mut seen = FxHashSet::default();
-            self.clock.retain(|address| self.nodes.contains_key(address) && seen.insert(*address));
-        }
+        compact(&mut self.clock, &self.nodes);
         self.clock.push_back(address);
     }
 }
 
-/// Number of addresses that the clock queue may hold beyond twice the number of cached nodes before
-/// the queue is compacted.
-const CLOCK_SLACK: usize = 64;
+/// Takes the addresses of nodes that are no longer in memory out of a long queue.
+fn compact(queue: &mut VecDeque<u64>, nodes: &FxHashMap<u64, Node>) {
+    if queue.len() > 2 * nodes.len() + QUEUE_SLACK {
+        let mut seen = FxHashSet::default();
+        queue.retain(|address| nodes.contains_key(address) && seen.insert(*address));
+    }
+}
+
+/// Part of the budget that nodes may have that were read along and not used yet, as a divisor.
+const READ_ALONG_DIVISOR: usize = 8;
+
+/// Number of addresses that a queue may hold beyond twice the number of cached nodes before it is compacted.
+const QUEUE_SLACK: usize = 64;
 
 /// Panic message for a node that must be in memory.
 const FOUND_BEFORE: &str = "a node that was found is in memory until it is evicted";

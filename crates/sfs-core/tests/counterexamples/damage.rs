@@ -159,12 +159,13 @@ fn with_errors_remount_ro_a_commit_that_meets_damage_writes_nothing() {
 fn an_unreadable_leaf_does_not_prevent_other_writes() {
     let (device, bad, block, leaf) = volume();
     let device = Arc::new(FaultyDevice::new(device.snapshot()));
+    // From the beginning, so that the leaf is not read along with another node.
+    device.fail_reads(leaf..leaf + 1);
     let volume = open(&device);
     volume.lookup(ROOT_INO, b"bad").unwrap();
     let new = create(&volume, "new");
     write(&volume, new, 0, &[3; 8192]).unwrap();
     write(&volume, bad, block, &[9; 4096]).unwrap();
-    device.fail_reads(leaf..leaf + 1);
     assert!(matches!(volume.sync_all(), Err(Error::Device(_))), "the first attempt fails");
     device.heal();
     volume.sync_all().unwrap();
@@ -177,11 +178,11 @@ fn an_unreadable_leaf_does_not_prevent_other_writes() {
     drop(volume);
     let (inner, bad, block, leaf) = self::volume();
     let device = Arc::new(FaultyDevice::new(inner.snapshot()));
+    device.fail_reads(leaf..leaf + 1);
     let volume = open(&device);
     write(&volume, bad, block, &[9; 4096]).unwrap();
     let new = create(&volume, "new");
     write(&volume, new, 0, &[4; 8192]).unwrap();
-    device.fail_reads(leaf..leaf + 1);
     assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "the unmount reports the loss");
     drop(volume);
     let volume = open(&device);
@@ -217,15 +218,15 @@ fn two_unreadable_leaves_do_not_prevent_other_writes() {
 #[test]
 fn an_unmount_completes_despite_two_unreadable_leaves() {
     let (device, files) = two_files();
+    for Mapped { leaf, .. } in &files {
+        device.fail_reads(*leaf..*leaf + 1);
+    }
     let volume = open(&device);
     for Mapped { file, block, .. } in &files {
         write(&volume, *file, *block, &[9; 4096]).unwrap();
     }
     let new = create(&volume, "new");
     write(&volume, new, 0, &[4; 8192]).unwrap();
-    for Mapped { leaf, .. } in &files {
-        device.fail_reads(*leaf..*leaf + 1);
-    }
     assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "the unmount reports the loss");
     drop(volume);
     assert_eq!(read(&open(&device), new, 0, 8192), [4; 8192]);
@@ -289,12 +290,12 @@ fn content_cut_off_by_a_failed_truncation_is_not_shown_again() {
     for has_name in [true, false] {
         let (inner, bad, block, leaf) = volume();
         let device = Arc::new(FaultyDevice::new(inner.snapshot()));
+        device.fail_reads(leaf..leaf + 1);
         let volume = open(&device);
         volume.lookup(ROOT_INO, b"bad").unwrap();
         if !has_name {
             volume.unlink(ROOT_INO, b"bad", &caller()).unwrap();
         }
-        device.fail_reads(leaf..leaf + 1);
         assert!(set_size(&volume, bad, 4096).is_err(), "the truncation fails half way");
         assert_eq!(volume.attributes(bad).unwrap().size, 4096, "the new length is shown");
         device.heal();
@@ -413,7 +414,7 @@ fn a_listing_that_fails_later_keeps_no_reference_that_its_caller_does_not_know()
     let mut cut_short = 0;
     for nth in 1..40 {
         let volume = open(&device);
-        device.fail_nth(Operation::Read, nth);
+        device.fail_from(Operation::Read, nth);
         let mut listed = 0;
         let outcome = volume.read_directory(ROOT_INO, 0, true, &mut |entry| {
             listed += u64::from(entry.inode.is_some());
@@ -422,6 +423,7 @@ fn a_listing_that_fails_later_keeps_no_reference_that_its_caller_does_not_know()
         let known = if outcome.is_ok() { listed } else { 0 };
         assert_eq!(volume.reference_count(), known, "read {nth}: {outcome:?}");
         cut_short += u32::from(outcome.is_ok() && listed < 600);
+        device.heal();
     }
     assert!(cut_short > 0, "some reads fail after entries were listed");
 }

@@ -151,7 +151,8 @@ fn a_listing_of_attributes_does_not_start_over_for_each_node() {
     });
     assert_eq!(names.iter().filter(|byte| **byte == 0).count(), COUNT);
     let nodes = volume.counters().nodes_read - before;
-    assert!(nodes < 10 * COUNT as u64, "{nodes} nodes were read for {COUNT} names");
+    // Each node once, at most: those with the values are read along.
+    assert!(nodes < 20 * COUNT as u64, "{nodes} nodes were read for {COUNT} names");
 }
 
 /// NFS and `open_by_handle_at` look files of every kind up by number.
