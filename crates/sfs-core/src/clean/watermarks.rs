@@ -1,7 +1,8 @@
 //! Watermarks of cleaning (Rajimwale et al., section 3.6), as pure functions of the metadata.
 //!
-//! Below the low watermark the background cleans while no request is under way. Below the critical watermark it
-//! does not yield, and writers clean in proportion to their writes, so that they slow down smoothly.
+//! Below the low watermark the background cleans while no request is under way, and halfway to the critical watermark it
+//! does not yield any more, so that a program that writes without a pause need not clean itself. Below the critical watermark writers
+//! clean in proportion to their writes, too, so that they slow down smoothly.
 
 use super::progress::GarbageBlocks;
 use crate::format::Layout;
@@ -34,6 +35,8 @@ pub(crate) enum Urgency {
     None,
     /// Fewer segments are available than the low watermark.
     Background,
+    /// Fewer segments are available than halfway between the watermarks.
+    Steady,
     /// Fewer segments are available than the critical watermark.
     Critical,
 }
@@ -51,6 +54,8 @@ pub(crate) fn urgency(layout: &Layout, metadata: &Metadata) -> Urgency {
     let available = usage.clean_count() + usage.releasable_count() + pinned;
     if available < critical {
         Urgency::Critical
+    } else if available < usize::midpoint(critical, low + 1) {
+        Urgency::Steady
     } else if available < low {
         Urgency::Background
     } else {
