@@ -37,10 +37,12 @@ pub(crate) fn budget(workspace: &Workspace, data_layout: &str, states: u64) -> R
         .map(|()| StepOutcome::passed())
 }
 
-/// Asserts that the simulator finds every deliberate bug of the core.
-pub(crate) fn mutants(workspace: &Workspace) -> Result<StepOutcome> {
+/// Asserts that the simulator finds every deliberate bug of the core: with the case that found it last, or `long` from the first
+/// case on.
+pub(crate) fn mutants(workspace: &Workspace, long: bool) -> Result<StepOutcome> {
     let build = ["test", "--profile", "sim", "--package", "sfs-sim", "--features", "mutants"];
-    cargo::test(cargo(workspace).args(build).args(["--test", "mutants"]))
+    let cmd = cargo(workspace).args(build).args(["--test", "mutants"]);
+    cargo::test(if long { cmd.env("SFS_HUNT", "1") } else { cmd })
 }
 
 /// Checks crash states of a disk with an SSD cache, and asserts that each deliberate bug of the cache is found. `long` checks a hundred

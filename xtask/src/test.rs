@@ -120,7 +120,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
             crash::budget(workspace, data_layout, states)
         });
     }
-    tally.step("mutation check", || crash::mutants(workspace));
+    tally.step("mutation check", || crash::mutants(workspace, long));
     tally.step("a disk with an SSD cache", || crash::two_devices(workspace, long));
     tally.step("orders of requests to an object store", || crash::object_orders(workspace, long));
     if long {

@@ -1,10 +1,13 @@
 //! The mutation check: the exploration finds each deliberate bug of sfs-core, in its usual order of cases.
 //!
 //! `cargo test -p sfs-sim --features mutants --test mutants -- --nocapture` prints a table of the states and
-//! the time that each bug took.
+//! the time that each bug took. The case that found a bug last is tried first: `mutant_cases.txt` has them. With `SFS_HUNT` set, as in a long
+//! run, every bug is searched for from the first case on, and the file is written anew.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::num::NonZero;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -46,42 +49,100 @@ fn prepare() {
     assert!(failure.is_none(), "{failure:?}");
 }
 
-/// Searches for `mutant` in sequences and scenarios; returns its row of the table.
-fn row(mutant: Mutant) -> Result<String, Mutant> {
+/// A bug that was found.
+struct Found {
+    mutant: Mutant,
+    /// Number of states checked.
+    states: u64,
+    secs: f64,
+    failure: CaseFailure,
+}
+
+impl Found {
+    /// Returns the row of the table.
+    fn row(&self) -> String {
+        let Self { mutant, states, secs, failure: CaseFailure { case, violation, .. } } = self;
+        let line: String = violation.to_string().chars().take_while(|c| *c != '\n').collect();
+        format!("| {mutant:?} | {states} | {secs:.1} | `{case}` | {line:.90} |")
+    }
+}
+
+/// Returns the file of the cases that found the bugs last: a line for each, name and case.
+fn cases_path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mutant_cases.txt")
+}
+
+/// Returns the case that found `mutant` last.
+fn known_case(mutant: Mutant) -> Option<Case> {
+    let text = fs::read_to_string(cases_path()).expect("the file of cases");
+    let (_, case) = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .find(|(name, _)| *name == format!("{mutant:?}"))?;
+    Some(case.parse().expect("a case"))
+}
+
+/// Explores `case` with `mutant` enabled; returns the number of states checked, and the failure.
+fn try_case(mutant: Mutant, case: &Case) -> (u64, Option<CaseFailure>) {
+    let mut states = 0;
+    release(Some(mutant));
+    let outcome = explore_case(case, None, |checked| {
+        states += checked;
+        true
+    });
+    release(None);
+    (states, outcome.err())
+}
+
+/// Searches for `mutant` in the case that found it last, and in sequences and scenarios. `None` if it is not found.
+fn find(mutant: Mutant, hunts: bool) -> Option<Found> {
     let since = Instant::now();
-    let (states, failure) = hunt(Some(mutant), CaseKinds::All, STATES_MAX);
-    let CaseFailure { case, violation, .. } = failure.ok_or(mutant)?;
-    let secs = since.elapsed().as_secs_f64();
-    let line: String = violation.to_string().chars().take_while(|c| *c != '\n').collect();
-    Ok(format!("| {mutant:?} | {states} | {secs:.1} | `{case}` | {line:.90} |"))
+    let known = if hunts { None } else { known_case(mutant) };
+    let (states, failure) = known
+        .map(|case| try_case(mutant, &case))
+        .filter(|(_, failure)| failure.is_some())
+        .unwrap_or_else(|| hunt(Some(mutant), CaseKinds::All, STATES_MAX));
+    Some(Found { mutant, states, secs: since.elapsed().as_secs_f64(), failure: failure? })
 }
 
 #[test]
 fn every_mutant_is_found() {
     prepare();
     let wanted = std::env::var("SFS_MUTANT").ok();
+    let hunts = std::env::var_os("SFS_HUNT").is_some();
     let is_wanted = |mutant: &Mutant| wanted.as_ref().is_none_or(|w| *w == format!("{mutant:?}"));
     // A mutant is enabled for one thread only. The last mutants take longest, and are therefore begun first.
-    let wanted = Mutant::ALL.into_iter().filter(is_wanted).enumerate().collect::<Vec<_>>();
-    let waiting = Mutex::new(wanted);
+    let waiting = Mutex::new(Mutant::ALL.into_iter().filter(is_wanted).collect::<Vec<_>>());
     let found = Mutex::new(BTreeMap::new());
     let next = || waiting.lock().expect("no panic").pop();
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((place, mutant)) = next() {
-                    let row = row(mutant);
-                    found.lock().expect("no panic").insert(place, row);
+                while let Some(mutant) = next() {
+                    let outcome = find(mutant, hunts);
+                    found
+                        .lock()
+                        .expect("no panic")
+                        .insert(format!("{mutant:?}"), outcome.ok_or(mutant));
                 }
             });
         }
     });
-    let rows: Vec<Result<String, Mutant>> =
-        found.into_inner().expect("no panic").into_values().collect();
-    rows.iter().flatten().for_each(|row| println!("{row}"));
-    let survivors: Vec<Mutant> = rows.into_iter().filter_map(Result::err).collect();
+    let (mut survivors, mut lines) = (Vec::new(), String::new());
+    for (name, outcome) in found.into_inner().expect("no panic") {
+        match outcome {
+            Ok(found) => {
+                println!("{}", found.row());
+                lines += &format!("{name} {}\n", found.failure.case);
+            }
+            Err(mutant) => survivors.push(mutant),
+        }
+    }
     assert_eq!(survivors, [], "mutants that were not found");
+    if hunts && wanted.is_none() {
+        fs::write(cases_path(), lines).expect("the file of cases");
+    }
 }
 
 /// A failing scenario shrinks to fewer steps. Its name alone replays the same violation with the bug, and no
