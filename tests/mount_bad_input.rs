@@ -250,7 +250,7 @@ fn mounted_volumes_are_not_mounted_twice() {
     if !can_mount() {
         return;
     }
-    for volume in [Some(TestVolume::new(SIZE)), TestVolume::on_loop(SIZE)].into_iter().flatten() {
+    for volume in TestVolume::in_image_and_on_loop(SIZE) {
         let mount = volume.mount("");
         fs::write(mount.dir.join("file"), b"content").expect("writing");
         let other = volume.scratch.path().join("other");

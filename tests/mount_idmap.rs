@@ -110,8 +110,7 @@ fn mounted_volumes_map_owners() {
     if transport() == "fuser" {
         return eprintln!("skipped: fuser cannot agree on ALLOW_IDMAP");
     }
-    let volumes = [Some(TestVolume::new("64M")), TestVolume::on_loop("64M")];
-    for volume in volumes.iter().flatten() {
+    for volume in TestVolume::in_image_and_on_loop("64M") {
         let mount = volume.mount("");
         let kept = mount.dir.join("dir");
         fs::create_dir(&kept).expect("a directory");

@@ -51,7 +51,7 @@ fn mounted_volumes_are_synced_before_they_become_read_only() {
     if !can_mount() {
         return;
     }
-    for volume in [Some(TestVolume::new(SIZE)), TestVolume::on_loop(SIZE)].into_iter().flatten() {
+    for volume in TestVolume::in_image_and_on_loop(SIZE) {
         let mount = volume.mount("nosuid");
         let content = SeededRng::new(8).bytes(20 << 20);
         fs::write(mount.dir.join("file"), &content).expect("writing");
@@ -248,7 +248,7 @@ fn mounted_volumes_are_remounted_and_unmounted_by_the_system() {
     if !can_mount() {
         return;
     }
-    for volume in [Some(TestVolume::new(SIZE)), TestVolume::on_loop(SIZE)].into_iter().flatten() {
+    for volume in TestVolume::in_image_and_on_loop(SIZE) {
         let (mount, unmount) = (env!("CARGO_BIN_EXE_sfs-mount"), env!("CARGO_BIN_EXE_sfs-umount"));
         let output = Command::new("unshare")
             .args(["--mount", "sh", "-c", HELPERS, "sh", mount, unmount])

@@ -39,12 +39,15 @@ are_equal() {
         is "$(getfattr --only-values -n user.k /srv/two/a)" v
 }
 
-# systemd has checked all three before it mounted them.
+# systemd has checked the volumes with 2 in the last field of their lines before it mounted them, the first of them by sfs-fsck: where
+# fsck(8) does not find the type, it runs fsck.ext2, whose failure systemd takes for a success.
 were_checked() {
     for unit in $(systemctl list-units --all --plain --no-legend 'systemd-fsck@*' | cut -d ' ' -f 1); do
         systemctl show -p Result --value "$unit"
     done | sort | uniq -c | tr -s ' ' >/tmp/units
-    is "$(cat /tmp/units)" " 3 success"
+    is "$(cat /tmp/units)" " 2 success" || return 1
+    journalctl -b -o cat -u 'systemd-fsck@*' >/tmp/fscks
+    grep -q "^$(readlink -f $one): clean" /tmp/fscks || { cat /tmp/fscks; return 1; }
 }
 
 # The unit sfs-mount@ of a user without any right, run by the user's own systemd.
@@ -83,8 +86,8 @@ stage_1() {
     check "mount -t sfs UUID=" mount -t sfs "UUID=$uuid" /srv/one
     check "umount" umount /srv/one
     cat >>/etc/fstab <<END
-UUID=$uuid /srv/one sfs defaults 0 2
-LABEL="two\\040words" /srv/two sfs noatime,nofail,x-systemd.device-timeout=30 0 2
+/dev/disk/by-uuid/$uuid /srv/one sfs defaults 0 2
+LABEL="two\\040words" /srv/two sfs noatime,nofail,x-systemd.device-timeout=30 0 0
 LABEL=old /srv/old ext4 defaults 0 2
 END
     systemctl daemon-reload
@@ -95,6 +98,7 @@ END
     check "umount -a -t" sh -c 'umount /srv/one /srv/two /srv/old'
     check "fsck -A" fsck -A -R -a
     check "fsck -A, in full" fsck -A -R -f -y
+    check "fsck -t, in full" fsck -t sfs -f -y "$two"
     check "mount -a again" mount -a
     check "the trees are equal after a mount" are_equal
     next 2
@@ -104,7 +108,7 @@ END
 
 stage_2() {
     check "all are mounted at boot" are_mounted
-    check "all were checked at boot" were_checked
+    check "those to be checked were checked at boot" were_checked
     check "the trees are equal after a reboot" are_equal
     check "remount read-only" mount -o remount,ro /srv/one
     check "nothing can be written" sh -c '! touch /srv/one/x'
@@ -126,12 +130,13 @@ stage_2() {
 
 stage_3() {
     check "all are mounted after a power cut" are_mounted
-    check "all were checked after a power cut" were_checked
+    check "those to be checked were checked after a power cut" were_checked
     check "the trees are equal after a power cut" are_equal
     check "synced files are there" sh -c 'cat /srv/one/synced /srv/two/synced /srv/old/synced | sort -u | grep -qx synced'
     check "sfs-umount" sfs-umount /srv/one
     check "umount, ext4 too" umount /srv/two /srv/old
-    check "fsck in full after a power cut" fsck -A -R -f -y
+    check "fsck -A, in full, after a power cut" fsck -A -R -f -y
+    check "fsck -t, in full, after a power cut" fsck -t sfs -f -y "$two"
     check "systemctl start of a mount unit" systemctl start srv-one.mount
     check "a timer of scrubs is enabled" systemctl enable --now sfs-scrub@srv-one.timer
     check "a scrub" systemctl start sfs-scrub@srv-one.service

@@ -99,6 +99,12 @@ impl TestVolume {
         Self::new(size).looped()
     }
 
+    /// Makes two volumes, for tests that treat images and block devices alike: one as [`TestVolume::new`] does, and one as
+    /// [`TestVolume::on_loop`] does.
+    pub(crate) fn in_image_and_on_loop(size: &str) -> impl Iterator<Item = Self> {
+        [Some(Self::new(size)), Self::on_loop(size)].into_iter().flatten()
+    }
+
     /// Puts the volume on a loop device; prints the reason and returns `None` if there is none.
     pub(crate) fn looped(mut self) -> Option<Self> {
         let attached = LoopDevice::attach(&self.device)?;

@@ -55,7 +55,7 @@ fn mounted_volumes_are_mounted_again_once_the_daemon_has_ended() {
     if !can_mount() {
         return;
     }
-    for volume in [Some(TestVolume::new(SIZE)), TestVolume::on_loop(SIZE)].into_iter().flatten() {
+    for volume in TestVolume::in_image_and_on_loop(SIZE) {
         let mount = volume.mount("");
         fs::write(mount.dir.join("file"), "content").expect("writing");
         let mut unmounting = stop_and_unmount(&mount);

@@ -135,9 +135,10 @@ impl Cache {
         *self.report.lock() = Some(Box::new(report));
     }
 
-    /// Calls `waker` whenever there is work for [`Cache::work`].
+    /// Calls `waker` whenever there is work for [`Cache::work`]: at once, if there is some already.
     pub fn on_work(&self, waker: impl Fn() + Send + Sync + 'static) {
         *self.waker.lock() = Some(Box::new(waker));
+        self.wake_for_waiting();
     }
 
     /// Begins the mount with the epoch `epoch`, which the superblock of the volume has by now, durably. From now on the cache
@@ -150,12 +151,14 @@ impl Cache {
         if self.warmth == Warmth::Emptied {
             header.filling = u64::from_le_bytes(epoch[..8].try_into().expect("eight bytes"));
         }
-        match header.write(&*self.device) {
-            Ok(()) => self.state.lock().begin_writing(),
-            Err(error) => {
-                drop(header);
-                self.end_use(&error.to_string());
+        let written = header.write(&*self.device);
+        drop(header);
+        match written {
+            Ok(()) => {
+                self.state.lock().begin_writing();
+                self.wake_for_waiting();
             }
+            Err(error) => self.end_use(&error.to_string()),
         }
     }
 
@@ -304,6 +307,14 @@ impl Cache {
     /// Notes that the blocks `range` of the disk are written or discarded, before and after that.
     pub(crate) fn note_write(&self, range: Range<u64>) {
         self.state.lock().note_write(range);
+    }
+
+    /// Wakes the thread for blocks that waited before it could be told, or before they could be written.
+    fn wake_for_waiting(&self) {
+        let has_work = self.state.lock().has_work();
+        if has_work {
+            self.wake();
+        }
     }
 
     fn wake(&self) {

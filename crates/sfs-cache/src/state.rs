@@ -106,6 +106,11 @@ impl State {
         }
     }
 
+    /// Returns whether content waits that can be written.
+    pub(crate) fn has_work(&self) -> bool {
+        self.phase == Phase::Writing && !self.waiting.is_empty()
+    }
+
     /// Returns the present moment.
     pub(crate) fn now(&self) -> Moment {
         self.recent.now()

@@ -106,6 +106,31 @@ fn what_is_read_before_the_mount_begins_is_cached_unless_it_is_written() {
     assert!(fetch(&cache, 5, 5) && !fetch(&cache, 500, 500));
 }
 
+/// Regression: what was read while the volume was opened waited for another read, because there was no thread to wake then.
+#[test]
+fn the_thread_is_told_once_of_what_waited_before() {
+    for (waits, begins_first) in [(true, true), (true, false), (false, true), (false, false)] {
+        let cache = Cache::open(made(Vec::new()), &identity(0), u64::MAX).expect("a cache");
+        if waits {
+            offer(&cache, 5);
+        }
+        if begins_first {
+            cache.begin([7; 16]);
+        }
+        let calls = Arc::new(AtomicU64::new(0));
+        let counted = calls.clone();
+        cache.on_work(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        if !begins_first {
+            assert_eq!(calls.load(Ordering::Relaxed), 0, "nothing can be written");
+            cache.begin([7; 16]);
+        }
+        assert_eq!(calls.load(Ordering::Relaxed), u64::from(waits), "begins first: {begins_first}");
+        assert_eq!(cache.work(), waits);
+    }
+}
+
 #[test]
 fn the_bytes_that_a_checksum_leaves_out_are_compared_as_well() {
     let device = made(Vec::new());

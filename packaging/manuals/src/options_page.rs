@@ -29,13 +29,16 @@ pub(crate) fn options_page() -> String {
     roff.text([roman("Lines of /etc/fstab, of which sfs-mkfs(8) prints the UUID:")]);
     roff.control("PP", []);
     roff.control("nf", []);
-    roff.text([roman("UUID=9b2c0c1e-0b5c-4c5e-8a53-2f0a1d7a5e11 /srv/data sfs defaults 0 2")]);
+    roff.text([roman(
+        "/dev/disk/by-uuid/9b2c0c1e-0b5c-4c5e-8a53-2f0a1d7a5e11 /srv/data sfs defaults 0 2",
+    )]);
     roff.text([roman("LABEL=card /media/card sfs noatime,nofail,noauto 0 0")]);
     roff.control("fi", []);
     roff.control("PP", []);
     roff.text([roman(
         "With 2 in the last field fsck(8) looks at the volume before it is mounted: at one that was unmounted only for a \
-         moment. With 0 the mount alone recovers the volume, which is sufficient after a power cut.",
+         moment. The line then has to begin with a path: at boot fsck(8) finds no line with UUID= or LABEL= for a device. \
+         With 0 the mount alone recovers the volume, which is sufficient after a power cut.",
     )]);
     roff.control("SH", ["FILES"]);
     roff.control("TP", []);

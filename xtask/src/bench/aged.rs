@@ -164,8 +164,8 @@ impl Run<'_> {
                 State::Aged => on_mount(false, &mut || session.age())?,
                 State::Idle => on_mount(false, &mut || {
                     session.age()?;
-                    session.read_in_order(&mut report::Figures::default())?;
-                    idle::wait(&programs, &dir)
+                    let read = || session.read_in_order(&mut report::Figures::default());
+                    idle::put_in_order(&programs, &dir, read)
                 })?,
                 State::Defragmented => on_mount(false, &mut || {
                     programs.cmd("sfs-ctl").arg("defrag").arg(&session.file).read().map(drop)

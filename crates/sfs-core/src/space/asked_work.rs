@@ -66,17 +66,12 @@ impl SpaceControl {
             return Ok(None);
         }
         let mut written_bytes = 0;
-        loop {
-            let part = match self.commit_part_of_round(&mut round) {
-                Ok(part) => part,
-                Err(StepError::Shortage(_)) => return Ok(None),
-                Err(StepError::Failed(error)) => return Err(error),
-            };
-            written_bytes += part.device_bytes;
-            *device_bytes += part.device_bytes;
-            if part.goes_on.is_some() {
-                break;
-            }
+        let committed = self.commit_in_parts(&mut round, &mut written_bytes);
+        *device_bytes += written_bytes;
+        match committed {
+            Ok(_) => {}
+            Err(StepError::Shortage(_)) => return Ok(None),
+            Err(StepError::Failed(error)) => return Err(error),
         }
         let emptied = u64::from(segments) * u64::from(self.superblock.layout().segment_blocks);
         let written = written_bytes / BLOCK_SIZE as u64 + moved_nodes;

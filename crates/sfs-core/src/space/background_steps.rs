@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::checkpoint_due::{self, SinceCheckpoint};
 use super::control::{SpaceControl, ignore_shortage};
-use super::rounds::CommittedPart;
 use crate::Result;
 use crate::clean::watermarks::{self, Urgency, garbage, is_checkpoint_worthwhile, urgency};
 use crate::clean::{CleaningRound, ReadStep, Trim};
@@ -141,22 +140,21 @@ impl SpaceControl {
             return Ok(None);
         }
         let mut round = self.cleaner.read_least_used(bound);
-        while !round.is_empty() {
-            match self.commit_part_of_round(&mut round) {
-                Ok(CommittedPart { goes_on: None, .. }) => {}
-                Ok(_) => return Ok(Some(Work::More)),
-                // Another attempt would lack segments, too.
-                Err(StepError::Shortage(_)) => return Ok(None),
-                Err(StepError::Failed(error)) => return Err(error),
-            }
+        if round.is_empty() {
+            return Ok(None);
         }
-        Ok(None)
+        match self.commit_in_parts(&mut round, &mut 0) {
+            Ok(_) => Ok(Some(Work::More)),
+            // Another attempt would lack segments, too.
+            Err(StepError::Shortage(_)) => Ok(None),
+            Err(StepError::Failed(error)) => Err(error),
+        }
     }
 
     /// Commits a part of the round of the background; returns whether another part or round is worthwhile.
     fn commit_part(&self, round: &mut CleaningRound) -> Result<bool> {
-        match self.commit_part_of_round(round) {
-            Ok(part) => Ok(part.goes_on.unwrap_or(true)),
+        match self.commit_next_part(round) {
+            Ok(goes_on) => Ok(goes_on),
             Err(StepError::Shortage(_)) => Ok(false),
             Err(StepError::Failed(error)) => Err(error),
         }

@@ -2,6 +2,7 @@
 //! of a victim, and bounded batches move them, within their groups (decision 38).
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use sfs_device::BLOCK_SIZE;
 
@@ -26,15 +27,6 @@ const ROUNDS_MAX: usize = 4;
 
 /// Number of attempts to move a window that lacks segments.
 const ATTEMPTS: usize = 4;
-
-/// A part of a window that was committed, or that lacked segments.
-struct PartOfWindow {
-    /// Number of blocks that were moved.
-    moved_blocks: u64,
-    /// Number of bytes that the device was written for it.
-    device_bytes: u64,
-    outcome: StepResult<()>,
-}
 
 impl SpaceControl {
     /// Puts the blocks of `ino` from block `from` on in order: looks at some windows, and moves at most one. `goes_on` is
@@ -96,6 +88,7 @@ impl SpaceControl {
         device_bytes: &mut u64,
     ) -> Result<Option<u64>> {
         self.before_change()?;
+        let moved_bytes = || self.counters.defragmentation_bytes.load(Ordering::Relaxed);
         let mut moved_blocks = 0;
         for attempt in 1..=ATTEMPTS {
             // Releasing segments is cheaper than cleaning: that is tried first.
@@ -115,10 +108,12 @@ impl SpaceControl {
             self.sort_for_parts(&mut moves);
             let mut parts = moves.chunks(self.batch_blocks());
             let moved_all = parts.try_for_each(|part| {
-                let committed = self.commit_part_of_window(part, attempt);
-                moved_blocks += committed.moved_blocks;
-                *device_bytes += committed.device_bytes;
-                committed.outcome
+                let mut log = self.log.lock();
+                let before = moved_bytes();
+                let outcome = self
+                    .counting(device_bytes, || self.commit_part_of_window(&mut log, part, attempt));
+                moved_blocks += (moved_bytes() - before) / BLOCK_SIZE as u64;
+                outcome
             });
             match moved_all {
                 Ok(()) => return Ok(Some(moved_blocks)),
@@ -130,23 +125,17 @@ impl SpaceControl {
     }
 
     /// Commits a part of a window in one batch. After a shortage, makes Drained segments Clean for the next attempt.
-    fn commit_part_of_window(&self, part: &[MovedBlock], attempt: usize) -> PartOfWindow {
-        let mut log = self.log.lock();
-        let before = self.counters.snapshot();
-        let mut outcome =
-            self.commit_batch(&mut log, &CommitRequest::defragmenting(part)).map(drop);
-        if let Err(StepError::Shortage(Shortage)) = &outcome
-            && let Err(error) = self.free_segments_to_defragment(&mut log, attempt)
-        {
-            outcome = Err(error.into());
+    fn commit_part_of_window(
+        &self,
+        log: &mut LogState,
+        part: &[MovedBlock],
+        attempt: usize,
+    ) -> StepResult<()> {
+        let outcome = self.commit_batch(log, &CommitRequest::defragmenting(part)).map(drop);
+        if let Err(StepError::Shortage(Shortage)) = &outcome {
+            self.free_segments_to_defragment(log, attempt)?;
         }
-        let after = self.counters.snapshot();
-        let moved_bytes = after.defragmentation_bytes - before.defragmentation_bytes;
-        PartOfWindow {
-            moved_blocks: moved_bytes / BLOCK_SIZE as u64,
-            device_bytes: after.device_bytes_written - before.device_bytes_written,
-            outcome,
-        }
+        outcome
     }
 
     /// Makes Drained segments Clean after a shortage: those that a flush or a worthwhile checkpoint releases, and after the

@@ -24,7 +24,7 @@ pub(super) enum ReserveState {
 
 impl SpaceControl {
     /// Bounds the batches of [`SpaceControl::log_step`], [`SpaceControl::write_back_in_parts`] and
-    /// [`SpaceControl::commit_part_of_round`].
+    /// [`SpaceControl::commit_in_parts`].
     pub(crate) fn bound_batches(&self, blocks: usize) {
         self.log_work.batch_blocks.store(blocks.max(1), Ordering::Relaxed);
     }

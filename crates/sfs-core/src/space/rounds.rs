@@ -10,14 +10,6 @@ use crate::log::LogState;
 use crate::reserves::reclaimable_segments;
 use crate::writeback::{CheckpointReason, CommitRequest, Merging, MovedBlock, Shortage, StepError};
 
-/// A part of a cleaning round that was committed.
-pub(crate) struct CommittedPart {
-    /// Number of bytes that were written to the device for it.
-    pub(crate) device_bytes: u64,
-    /// Whether another round is worthwhile, after the last part; `None` while parts are left.
-    pub(crate) goes_on: Option<bool>,
-}
-
 impl SpaceControl {
     /// Cleans the emptiest segments until a delta can release one or `enough` segments are reclaimable, while there is space
     /// to clean into. Returns whether any segment was cleaned. Once a round gains no room, or from
@@ -58,42 +50,73 @@ impl SpaceControl {
         log: &mut LogState,
         round: &mut CleaningRound,
     ) -> StepResult<bool> {
-        let moved_bytes = || self.counters.cleaning_bytes.load(Ordering::Relaxed);
-        let before = moved_bytes();
-        if let Err(error) = self.commit_moves(log, round.moves(), round.merges_groups) {
-            self.cleaner.abandon(round);
-            return Err(error);
-        }
-        // No other thread moves blocks while this one holds the log.
-        Ok(self.end_round(log, round, moved_bytes() - before))
+        self.commit_first(log, round, usize::MAX)?;
+        Ok(self.end_round(log, round))
     }
 
-    /// Commits the next part of a round, in a bounded batch, so that a sync waits for no more. If the commit fails, the victims
-    /// stay as they are.
-    pub(crate) fn commit_part_of_round(
+    /// Commits a round in parts, and lets others have the log between two of them; returns whether another round is worthwhile.
+    /// Adds to `device_bytes` what the device was written for it, also if a part fails. Then the victims stay as they are.
+    pub(crate) fn commit_in_parts(
         &self,
         round: &mut CleaningRound,
-    ) -> StepResult<CommittedPart> {
-        let part_blocks = self.batch_blocks();
+        device_bytes: &mut u64,
+    ) -> StepResult<bool> {
+        loop {
+            if let Some(goes_on) = self.commit_part_of_round(round, device_bytes)? {
+                return Ok(goes_on);
+            }
+        }
+    }
+
+    /// Commits the next part of a round; returns whether another part or round is worthwhile. If the commit fails, the victims
+    /// stay as they are.
+    pub(super) fn commit_next_part(&self, round: &mut CleaningRound) -> StepResult<bool> {
+        Ok(self.commit_part_of_round(round, &mut 0)?.unwrap_or(true))
+    }
+
+    /// Commits the next part of a round in a bounded batch, so that a sync waits for no more. Returns whether another round is
+    /// worthwhile, after the last part; `None` while parts are left.
+    fn commit_part_of_round(
+        &self,
+        round: &mut CleaningRound,
+        device_bytes: &mut u64,
+    ) -> StepResult<Option<bool>> {
         if !round.has_begun_committing() {
             self.sort_for_parts(round.moves_mut());
         }
-        let moved_bytes = || self.counters.cleaning_bytes.load(Ordering::Relaxed);
-        let device_bytes = || self.counters.device_bytes_written.load(Ordering::Relaxed);
         let mut log = self.log.lock();
-        let (before, device_before) = (moved_bytes(), device_bytes());
-        let count = round.moves().len().min(part_blocks);
-        if let Err(error) =
-            self.commit_moves(&mut log, &round.moves()[..count], round.merges_groups)
-        {
+        self.counting(device_bytes, || self.commit_first(&mut log, round, self.batch_blocks()))?;
+        let is_over = round.moves().is_empty();
+        Ok(is_over.then(|| self.end_round(&log, round)))
+    }
+
+    /// Commits the first `count` of the blocks that are left of a round, or all. If that fails, other rounds may take the victims.
+    fn commit_first(
+        &self,
+        log: &mut LogState,
+        round: &mut CleaningRound,
+        count: usize,
+    ) -> StepResult<()> {
+        // No other thread moves blocks while this one holds the log.
+        let moved_bytes = || self.counters.cleaning_bytes.load(Ordering::Relaxed);
+        let before = moved_bytes();
+        let count = round.moves().len().min(count);
+        if let Err(error) = self.commit_moves(log, &round.moves()[..count], round.merges_groups) {
             self.cleaner.abandon(round);
             return Err(error);
         }
         round.note_committed(count, moved_bytes() - before);
-        let device_bytes = device_bytes() - device_before;
-        let is_over = round.moves().is_empty();
-        let goes_on = is_over.then(|| self.end_round(&log, round, round.moved_bytes()));
-        Ok(CommittedPart { device_bytes, goes_on })
+        Ok(())
+    }
+
+    /// Runs `write` under the caller's hold of the log, and adds to `device_bytes` what the device was written by it, whether it
+    /// has succeeded or not.
+    pub(super) fn counting<T>(&self, device_bytes: &mut u64, write: impl FnOnce() -> T) -> T {
+        let written = || self.counters.device_bytes_written.load(Ordering::Relaxed);
+        let before = written();
+        let outcome = write();
+        *device_bytes += written() - before;
+        outcome
     }
 
     /// Puts blocks that do not fit into one batch in order by group and owner: each batch would put only its own blocks in
@@ -110,9 +133,9 @@ impl SpaceControl {
         moves.sort_by_cached_key(|moved| (group_of(moved).map(Group::index), moved.named));
     }
 
-    /// Ends a round whose blocks were committed, `moved_bytes` of them; returns whether another round is worthwhile.
-    fn end_round(&self, log: &LogState, round: &mut CleaningRound, moved_bytes: u64) -> bool {
-        self.cleaner.report(round, moved_bytes);
+    /// Ends a round whose blocks were committed; returns whether another round is worthwhile.
+    fn end_round(&self, log: &LogState, round: &mut CleaningRound) -> bool {
+        self.cleaner.report(round, round.moved_bytes());
         let garbage = garbage(&self.superblock.layout(), &self.metadata.read());
         self.cleaner.finish(round, garbage, self.reclaimable_blocks(log))
     }

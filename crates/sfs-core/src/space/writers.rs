@@ -246,7 +246,7 @@ impl SpaceControl {
     /// victims. Returns whether to go on.
     fn finish_step_of_writer(&self, round: &mut CleaningRound) -> StepResult<bool> {
         if !round.is_empty() {
-            self.commit_part_of_round(round).map(|part| part.goes_on.unwrap_or(true))
+            self.commit_next_part(round)
         } else if self.metadata.read().usage.releasable_count() > 0 {
             self.release_drained_segments(&mut self.log.lock())
         } else {

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use sfs_device::RamDevice;
+use sfs_device::{FaultyDevice, Operation, RamDevice};
 
-use crate::Volume;
 use crate::clean::watermarks::{Urgency, urgency};
-use crate::fixture::{BLOCKS, NOW, create, new_volume_of, new_with_large_segments, put, set_size};
+use crate::fixture::{
+    BLOCKS, LARGE_SEGMENT_BLOCKS, NOW, create, large_segments_on, new_volume_of,
+    new_with_large_segments, put, set_size,
+};
 use crate::request::{VolumeOptions, Work};
+use crate::{Error, Volume};
 
 /// Bound of the batches, in blocks, that the log's thread sets at least.
 const BOUND: usize = 64;
@@ -37,6 +40,19 @@ fn volume_of_one_group() -> Volume {
     new_with_large_segments(40, options)
 }
 
+/// Fills segments with blocks of eight files, and truncates half of the files.
+fn empty_half_of_each_segment(volume: &Volume) {
+    let files: Vec<u64> = (0..8).map(|no| create(volume, &format!("{no}"))).collect();
+    for block in 0..170 {
+        for file in &files {
+            put(volume, *file, block, 1, *file as u8).expect("there is room");
+        }
+        volume.sync_all().expect("RAM");
+    }
+    files.iter().step_by(2).for_each(|file| set_size(volume, *file, 0));
+    volume.checkpoint().expect("a checkpoint");
+}
+
 /// Regression: one commit moved a window of up to 4 MiB.
 #[test]
 fn a_window_is_put_in_order_in_bounded_batches() {
@@ -60,15 +76,7 @@ fn a_window_is_put_in_order_in_bounded_batches() {
 #[test]
 fn cleaning_that_is_asked_for_goes_in_bounded_batches() {
     let volume = volume_of_one_group();
-    let files: Vec<u64> = (0..8).map(|no| create(&volume, &format!("{no}"))).collect();
-    for block in 0..170 {
-        for file in &files {
-            put(&volume, *file, block, 1, *file as u8).expect("there is room");
-        }
-        volume.sync_all().expect("RAM");
-    }
-    files.iter().step_by(2).for_each(|file| set_size(&volume, *file, 0));
-    volume.checkpoint().expect("a checkpoint");
+    empty_half_of_each_segment(&volume);
     let mut round = None;
     let moved = moved_by(&volume, BOUND, || {
         round = volume.clean_round(5, &mut || true).expect("the round succeeds");
@@ -76,6 +84,31 @@ fn cleaning_that_is_asked_for_goes_in_bounded_batches() {
     let round = round.expect("half of each segment is garbage");
     assert!(moved > 200 && round.moved_blocks == moved, "{round:?}");
     assert_eq!(volume.audit().expect("the audit counts"), []);
+}
+
+/// Regression: what a part had written before it failed did not count, so that idle defragmentation could clean for more than it
+/// may spend.
+#[test]
+fn parts_that_fail_count_too() {
+    let mut written_before_a_failure = 0;
+    for nth in 1.. {
+        let device = Arc::new(FaultyDevice::new(RamDevice::new(40 * LARGE_SEGMENT_BLOCKS)));
+        let options = VolumeOptions { grouping: "none".into(), ..VolumeOptions::default() };
+        let volume = large_segments_on(device.clone(), options);
+        empty_half_of_each_segment(&volume);
+        let (before, mut device_bytes) = (volume.counters().device_bytes_written, 0);
+        device.fail_nth(Operation::Write, nth);
+        // Without a bound of batches the round is one part, of several chunks.
+        let round = volume.space.clean_round(5, &mut || true, &mut device_bytes);
+        let written = volume.counters().device_bytes_written - before;
+        assert_eq!(device_bytes, written, "write {nth} has failed");
+        if round.is_ok() {
+            break;
+        }
+        assert!(matches!(round, Err(Error::Device(_))), "{round:?}");
+        written_before_a_failure = written;
+    }
+    assert!(written_before_a_failure > 0, "the round was one chunk");
 }
 
 /// Regression: one commit moved the whole segment.

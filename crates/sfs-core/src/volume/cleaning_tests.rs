@@ -398,7 +398,7 @@ fn a_round_that_is_committed_in_parts_joins_neighbours() {
     let mut round = CleaningRound::default();
     while round.read_victims() < 8 && cleaner.read_step(&mut round) != ReadStep::RoundComplete {}
     let moves = round.moves().len();
-    while volume.space.commit_part_of_round(&mut round).expect("there is room").goes_on.is_none() {}
+    volume.space.commit_in_parts(&mut round, &mut 0).expect("there is room");
     assert!(runs() + moves / 2 < before, "{moves} moves, {before} and {} runs", runs());
 }
 

@@ -12,7 +12,7 @@ use crate::filesystem::FilesystemKind;
 pub(super) enum State {
     Fresh,
     Aged,
-    /// Overwritten again and read, and then left alone until the volume wrote no more.
+    /// Overwritten again, read a minute later, and then left alone until the volume moved nothing more.
     Idle,
     /// After `sfs-ctl defrag`.
     Defragmented,
@@ -72,7 +72,7 @@ impl Report {
         let mut text = format!(
             "A file of {file_mib} MiB on a device of {} MiB, read from one end to the other with a cold cache: after it was \
              written in order, and after {} MiB of it were overwritten at random (Zipf 0.99, 4 KiB); SFS also after the same \
-             once more, one reading, and a rest as long as it defragments by itself, and after `sfs-ctl defrag`. Requests and bytes are those \
+             once more, one reading a minute later, and a rest as long as it defragments by itself, and after `sfs-ctl defrag`. Requests and bytes are those \
              of the block device. Random reads are direct, of 4 KiB, by one thread and by sixteen, for {} s. The walk lists \
              10,000 small files with their attributes.\n\n",
             scale.device_mib, scale.overwrite_mib, scale.seconds
