@@ -15,6 +15,7 @@ mod program;
 mod server;
 mod supervisor;
 mod trusted_file;
+mod watched_process;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,6 +38,7 @@ pub(crate) use acts::SHUTDOWN_FLAG_MAX;
 use messages::{MonitorReply, MonitorRequest};
 pub(crate) use program::TakeOver;
 pub(crate) use program::{HeldMount, StartSpec, Successor};
+use watched_process::WatchedProcess;
 
 /// Longest wait for the start or the end of a program. A program on a filesystem that does not answer, or an unmount that waits, takes
 /// longer.
@@ -75,6 +77,7 @@ impl Monitor {
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let sockets = || socketpair(kind.0, kind.1, kind.2, None);
         let (mount, questions) = (sockets()?, sockets()?);
+        let daemon = WatchedProcess::own();
         match split()? {
             ForkSide::Parent => Ok(Self::Process {
                 mount: MountSocket::new(mount.0).into(),
@@ -83,7 +86,7 @@ impl Monitor {
             ForkSide::Child => {
                 drop((mount.0, questions.0));
                 pipe.abandon();
-                server::run(mount.1, questions.1, spec)
+                server::run(mount.1, questions.1, (spec, daemon))
             }
         }
     }
@@ -179,6 +182,7 @@ impl Monitor {
             .0
         {
             MonitorReply::Done => Ok(()),
+            MonitorReply::Failed { line, .. } => Err(io::Error::other(line)),
             _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
         };
         ask(MonitorRequest::Hold { state }, None)?;

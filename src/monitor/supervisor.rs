@@ -1,8 +1,8 @@
 //! Keeping a mount alive whose program dies.
 //!
-//! The program gives the monitor duplicates of its descriptors before the first request. The monitor reads from none of them. Once
-//! the program has died, all its system calls have ended: its end of the socket is closed with its last thread. The monitor then starts
-//! the same program again, and hands it the mount over as the program before would have done.
+//! The program gives the monitor duplicates of its descriptors before the first request. The monitor reads from none of them. A
+//! program that cannot be served any more has died, or is killed. Once its last thread has ended, all its system calls have, too. The
+//! monitor then starts the same program again, and hands it the mount over as the program before would have done.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,6 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::acts::PrivilegedActs;
 use super::program::{HeldMount, Successor};
+use super::watched_process::WatchedProcess;
 use crate::exit_error::ExitError;
 use crate::logging;
 
@@ -29,6 +30,8 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// State of a mount that the monitor holds.
 #[derive(Default)]
 pub(super) struct Supervisor {
+    /// The first program. Those that are started here are children, which the starter ends and waits for.
+    first: Option<WatchedProcess>,
     state: Vec<u8>,
     descriptors: Vec<OwnedFd>,
     is_watching: bool,
@@ -39,19 +42,42 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
+    /// Returns a supervisor of the program `first`.
+    pub(super) fn new(first: Option<WatchedProcess>) -> Self {
+        Self { first, ..Self::default() }
+    }
+
     /// Takes the state of the mount.
     pub(super) fn hold(&mut self, state: Vec<u8>) {
-        *self = Self { state, ..Self::default() };
+        *self = Self { state, ..Self::new(self.first.take()) };
     }
 
     /// Takes the next descriptor of the state.
-    pub(super) fn keep(&mut self, descriptor: Option<OwnedFd>) {
-        self.descriptors.extend(descriptor);
+    ///
+    /// # Errors
+    ///
+    /// The descriptor has not arrived: this process has too many.
+    pub(super) fn keep(&mut self, descriptor: Option<OwnedFd>) -> Result<(), ExitError> {
+        let missing = || ExitError::system("the monitor has too many open files");
+        self.descriptors.push(descriptor.ok_or_else(missing)?);
+        Ok(())
     }
 
     /// Starts the program again from now on.
-    pub(super) fn watch(&mut self) {
+    ///
+    /// # Errors
+    ///
+    /// The end of the program could not be seen.
+    pub(super) fn watch(&mut self) -> Result<(), ExitError> {
+        if self.first.is_none() {
+            return Err(ExitError::system("the monitor cannot see the end of the daemon"));
+        }
         self.is_watching = true;
+        Ok(())
+    }
+
+    pub(super) fn is_watching(&self) -> bool {
+        self.is_watching
     }
 
     /// Lets everything go.
@@ -62,9 +88,17 @@ impl Supervisor {
     /// Starts the program again after it has died. Returns the sockets to it: for the mount, and for questions. `None` once a program
     /// has closed the volume, and after too many deaths. A mount that is gone is no reason: its changes may be in the records alone.
     pub(super) fn next_program(&mut self, acts: &PrivilegedActs) -> Option<(OwnedFd, OwnedFd)> {
+        if !self.is_watching {
+            return None;
+        }
+        logging::to_system();
+        if !self.end_first() {
+            tracing::error!("the end of the daemon cannot be seen; it is not started again");
+            self.release();
+            return None;
+        }
         let mut served = self.served();
         while self.is_watching {
-            logging::to_system();
             let has_served = served.is_some_and(|time| time >= SERVED_MIN);
             self.deaths = if has_served { 1 } else { self.deaths + 1 };
             if self.deaths > DEATHS_MAX {
@@ -85,6 +119,12 @@ impl Supervisor {
         // An unmount that waits for an answer ends only when nobody has the channels any more.
         self.release();
         None
+    }
+
+    /// Ends the first program, beside which no other one must write: it may be served no more, and live. `false` if its end is not
+    /// certain.
+    pub(super) fn end_first(&mut self) -> bool {
+        self.first.take().is_none_or(|first| first.end())
     }
 
     /// Returns the time for which the last program has served, which has ended; `None` if it never did. The first one counts as one
