@@ -61,8 +61,7 @@ impl FuseShell {
         for (at, &(request, change)) in recorded.iter().enumerate() {
             let _time = file_clock::fix(change.begun.now);
             let is_open = at == last && change.given.is_none();
-            // A write that was refused may have written a part.
-            let is_done = !change.is_refused || is_write(request);
+            let is_done = !change.is_refused() || is_done_in_part((request, change));
             if at < first_missing {
                 let emptied = by_node.get(&request.node).map_or(0, |of| of.emptied);
                 if is_done && at + 1 >= emptied && !unread.contains(&request.node) {
@@ -89,7 +88,7 @@ impl FuseShell {
 
     /// Returns whether the log has this change and all before it, as far as its directory or its new inode tells.
     fn is_in_log(&self, (request, change): Recorded<'_>, next_ino: u64) -> bool {
-        if change.is_refused {
+        if change.is_refused() {
             return false;
         }
         let directory = match &request.operation {
@@ -136,7 +135,7 @@ impl FuseShell {
     /// Executes a change, and once more if it has no space before everything is in the log.
     fn execute_with_space(&self, recorded: Recorded<'_>) -> ReplyResult {
         let result = self.execute(recorded);
-        if !is_full(&result) || recorded.1.is_refused {
+        if !is_full(&result) || recorded.1.is_refused() {
             return result;
         }
         let _ = self.volume.sync_all();
@@ -157,7 +156,7 @@ impl FuseShell {
             return Err(diverged("a change has another outcome than before"));
         }
         if let Err(code) = &result
-            && !change.is_refused
+            && !change.is_refused()
         {
             self.check_repeated(request, *code)?;
         }
@@ -234,12 +233,12 @@ impl FuseShell {
     fn repeat_data(&self, (request, change): Recorded<'_>) -> Result<(), ExitError> {
         let Ok(before) = self.volume.attributes(request.node) else { return Ok(()) };
         let mut outcome = self.change_data(request, &before);
-        if is_full_refusal(&outcome) && !change.is_refused {
+        if is_full_refusal(&outcome) && !change.is_refused() {
             let _ = self.volume.sync_all();
             outcome = self.change_data(request, &before);
         }
         match outcome {
-            Some(Err(refusal)) if !change.is_refused => {
+            Some(Err(refusal)) if !change.is_refused() => {
                 self.check_repeated(request, self.code_of(request.node, &refusal))
             }
             _ => Ok(()),
@@ -291,7 +290,7 @@ fn by_node(recorded: &[Recorded<'_>]) -> HashMap<u64, NodeChanges> {
         for node in change.nodes() {
             found.entry(node).or_default().end = at + 1;
         }
-        let is_done = change.given.is_some() && !change.is_refused;
+        let is_done = change.given.is_some() && !change.is_refused();
         match &request.operation {
             FuseOperation::Link { target, .. } => {
                 found.entry(*target).or_default().is_linked = true;
@@ -308,8 +307,11 @@ fn by_node(recorded: &[Recorded<'_>]) -> HashMap<u64, NodeChanges> {
     found
 }
 
-fn is_write(request: &FuseRequest<'_>) -> bool {
-    matches!(request.operation, FuseOperation::Write(_))
+/// Returns whether a refused change has done what there was space for: only data of the kernel's cache is written block by block.
+fn is_done_in_part((request, change): Recorded<'_>) -> bool {
+    let is_from_cache =
+        matches!(&request.operation, FuseOperation::Write(write) if write.from_cache);
+    is_from_cache && change.refusal == Some(libc::ENOSPC)
 }
 
 fn is_full(result: &ReplyResult) -> bool {

@@ -518,6 +518,29 @@ fn what_was_refused_stays_so() {
     assert_eq!(revived.volume.attributes(node).expect("a file").size, 0);
 }
 
+/// Regression: a write past the cache that was refused for want of space was done by the next daemon, over later data.
+#[test]
+fn a_write_past_the_cache_that_was_refused_stays_so() {
+    let mut scene = Scene::new();
+    scene.fill(2 << 20);
+    let node = scene.make(CREATE, "file", 0o100_644).0;
+    let direct = libc::O_DIRECT.cast_unsigned();
+    scene.write(node, &[1; 4096]);
+    let much = vec![2; 4 << 20];
+    let refused = scene.ask((WRITE, node), &[&write_head(0, &much, direct), &much]);
+    assert_eq!(refused.err().map(sfs_fuse::Errno::code), Some(libc::ENOSPC));
+    let filler = scene.shell.volume.lookup(ROOT_INO, b"filler").expect("it is there").ino;
+    let bytes = scene.message((UNLINK, ROOT_INO), &[b"filler\0"]);
+    let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
+    scene.shell.pass(&request, None, &mut []).expect("it is there");
+    scene.shell.volume.forget(filler, 2);
+    scene.work();
+    scene.sync();
+    let revived = scene.die();
+    assert_eq!(revived.volume.attributes(node).expect("a file").size, 4096);
+    assert!(revived.volume.read(node, 0, 4096).expect("a file").as_bytes() == [1; 4096]);
+}
+
 /// Regression: the process that had asked was gone, so the file lost its suid.
 #[test]
 fn a_file_keeps_what_the_process_may_keep() {
