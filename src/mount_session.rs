@@ -7,6 +7,7 @@
 //! after the last request.
 
 mod confinement;
+mod needed_files;
 mod own_mount;
 mod prepared;
 mod request;
@@ -43,6 +44,7 @@ pub fn run(request: &MountRequest) -> Result<(), ExitError> {
     request.transport.check(&request.options)?;
     let request = &request.surviving()?;
     let dir = check_dir(&request.dir)?;
+    request.check_survival_on(&dir)?;
     let path = request.device.canonicalize().unwrap_or_else(|_| request.device.clone());
     // The daemon has another working directory.
     let request = &with_absolute_cache(request);

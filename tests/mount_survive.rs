@@ -205,6 +205,14 @@ fn options_that_cannot_be_combined_say_so() {
         let said = stderr(&output);
         assert!(!output.status.success() && said.contains(words), "{words}: {said}");
     }
+    // The daemon could not be started again: its libraries would be on the mount. Nothing is mounted in any case.
+    for dir in ["/", "/usr", "/dev"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
+        let output = command.args(["-f", "-o", "survive"]).arg(&volume.device).arg(dir).output();
+        let output = output.expect("sfs-mount runs");
+        let said = stderr(&output);
+        assert!(!output.status.success() && said.contains("would be below the mount"), "{said}");
+    }
     let Some(mount) = SurvivingMount::new(&volume) else { return };
     let mut upgrade = Command::new(env!("CARGO_BIN_EXE_sfs-ctl"));
     let output = upgrade.arg("upgrade").arg(&mount.dir).output().expect("sfs-ctl runs");
