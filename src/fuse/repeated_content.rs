@@ -139,7 +139,7 @@ impl FuseShell {
     fn repeat_part(&self, request: &FuseRequest<'_>, part: &Part, kills: bool) -> OperationResult {
         match self.change_part(request, part, kills) {
             Err(Refusal::Failed(Error::NoSpace)) => {
-                let _ = self.volume.sync_all();
+                let _ = self.volume.write_for_handover();
                 self.change_part(request, part, kills)
             }
             repeated => repeated,
@@ -200,7 +200,7 @@ impl FuseShell {
         let set = || self.volume.set_attributes(request.node, changes, &caller(request));
         match set() {
             Err(Error::NoSpace) => {
-                let _ = self.volume.sync_all();
+                let _ = self.volume.write_for_handover();
                 set()?;
             }
             changed => drop(changed?),

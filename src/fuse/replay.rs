@@ -9,8 +9,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use sfs_core::Error;
 use sfs_core::format::FileKind;
-use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply};
+use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply, WriteArgs};
 
 use super::fuse_shell::FuseShell;
 use super::repeated_content::{Contents, Recorded, is_done, size_set};
@@ -168,7 +169,7 @@ impl FuseShell {
         if !is_full(&result) || recorded.1.is_refused() {
             return result;
         }
-        let _ = self.volume.sync_all();
+        let _ = self.volume.write_for_handover();
         self.execute(recorded)
     }
 
@@ -255,7 +256,8 @@ impl FuseShell {
             FuseOperation::Removexattr { name } => (name, None),
             // It was not accepted yet, and its descriptor is still open.
             FuseOperation::Setattr(_) => return self.pass(request, None, &mut []),
-            _ => return self.execute((request, change)),
+            FuseOperation::Write(write) => return self.finish_write(request, write),
+            _ => return self.execute_with_space((request, change)),
         };
         let now = change.begun.now;
         let is_changed = self.volume.attributes(request.node).is_ok_and(|inode| inode.ctime == now);
@@ -264,6 +266,15 @@ impl FuseShell {
             true => Ok(Reply::Done),
             false => self.pass(request, None, &mut []),
         }
+    }
+
+    /// Executes a write that was begun. The program gets an error only for what does not fit once everything else is in the log.
+    fn finish_write(&self, request: &FuseRequest<'_>, write: &WriteArgs<'_>) -> ReplyResult {
+        let first = WriteArgs { open_flags: 0, from_cache: false, ..*write };
+        if let Err(Refusal::Failed(Error::NoSpace)) = self.write(request, &first) {
+            let _ = self.volume.write_for_handover();
+        }
+        self.pass(request, None, &mut [])
     }
 
     /// Returns the reply to a change that is in the log.

@@ -109,3 +109,29 @@ fn reservations_stay() {
         assert!(revived.flags.contains(InodeFlags::RESERVED));
     }
 }
+
+/// Regression: a first attempt that had no space was reported to programs, and what they knew already once more.
+#[test]
+fn a_replay_is_no_loss() {
+    for is_refused in [false, true] {
+        let mut scene = Scene::new();
+        scene.fill(FREE);
+        let content = SeededRng::new(3).bytes(LEN);
+        let node = scene.make(CREATE, "a", 0o100_644).0;
+        scene.write(node, &content);
+        scene.unlink("a");
+        scene.forget(node, 1);
+        let node = scene.make(CREATE, "b", 0o100_644).0;
+        scene.write(node, &content);
+        if is_refused {
+            let more = vec![5; 2 * LEN];
+            let head = write_head(LEN, &more, 0);
+            scene.ask((WRITE, node), &[&head, &more]).expect_err("it does not fit");
+            assert!(scene.shell.handles.has_unreported_loss(node), "the handle has to learn of it");
+        }
+        let revived = scene.die();
+        assert!(!revived.handles.has_unreported_loss(node), "{is_refused}");
+        assert_eq!(revived.lost_writeback().is_any(), is_refused);
+        assert!(revived.volume.read(node, 0, LEN).expect("a file").as_bytes() == content);
+    }
+}
