@@ -97,7 +97,12 @@ impl FuseShell {
             let ended: HashSet<u64> = change.nodes().filter(is_last).collect();
             ended.into_iter().for_each(|node| self.volume.forget(node, 1));
         }
-        self.repeat_rest(&mut contents, &recorded, revival)
+        self.repeat_rest(&mut contents, &recorded, revival)?;
+        if requests.iter().any(is_durable) {
+            // The log may have older data there, but of no file less than before. Programs hear of an error at their own syncs.
+            let _ = self.volume.write_for_handover();
+        }
+        Ok(())
     }
 
     /// Repeats what there was no space for. Everything else is as it was then.
@@ -355,6 +360,12 @@ fn is_done_in_part((request, change): Recorded<'_>) -> bool {
 
 fn is_full(result: &ReplyResult) -> bool {
     matches!(result, Err(code) if code.code() == libc::ENOSPC)
+}
+
+/// Returns whether a change is a write that is durable before its reply.
+fn is_durable(request: &FuseRequest<'_>) -> bool {
+    let FuseOperation::Write(write) = &request.operation else { return false };
+    !write.from_cache && write.open_flags.cast_signed() & libc::O_DSYNC != 0
 }
 
 /// Returns whether a change is one of content, and of nothing else that is read.

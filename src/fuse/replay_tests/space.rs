@@ -135,3 +135,20 @@ fn a_replay_is_no_loss() {
         assert!(revived.volume.read(node, 0, LEN).expect("a file").as_bytes() == content);
     }
 }
+
+/// Regression: each write that had been durable before its reply was synced by itself.
+#[test]
+fn a_replay_syncs_once() {
+    let mut scene = Scene::new();
+    let node = scene.make(CREATE, "file", 0o100_644).0;
+    scene.settle();
+    let dsync = libc::O_DSYNC.cast_unsigned();
+    for at in 0..100 {
+        let head = write_head(at << 12, &[1; 4096], dsync);
+        scene.ask((WRITE, node), &[&head, &[1; 4096]]).expect("there is room");
+    }
+    let commits = |shell: &FuseShell| shell.volume.counters().commits;
+    assert!(commits(&scene.shell) > 100);
+    let revived = scene.die();
+    assert!(commits(&revived) < 10, "{}", commits(&revived));
+}
