@@ -99,7 +99,7 @@ impl FuseShell {
         }
         self.repeat_rest(&mut contents, &recorded, revival)?;
         if requests.iter().any(is_durable) {
-            // The log may have older data there, but of no file less than before. Programs hear of an error at their own syncs.
+            // What they wrote is in memory only, once more. Programs hear of an error at their own syncs.
             let _ = self.volume.write_for_handover();
         }
         Ok(())

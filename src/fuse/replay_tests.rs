@@ -380,7 +380,7 @@ impl Scene {
         let commits = survival::CommitThread::start(self.journal.clone()).expect("a thread");
         // The kernel has all replies.
         (0..=self.unique).for_each(|unique| self.journal.replied(unique));
-        self.journal.begin_unrecorded().settle();
+        self.journal.begin_unrecorded().commit();
         commits.stop();
     }
 
@@ -491,6 +491,44 @@ fn nothing_is_recorded_while_flags_change() {
     commits.stop();
     let root = scene.die().volume.attributes(ROOT_INO).expect("a directory");
     assert!(root.flags.contains(InodeFlags::NO_DUMP));
+}
+
+/// Regression: each command wrote everything to the log twice, also one that changed nothing or was refused.
+#[test]
+fn flags_that_stay_write_nothing() {
+    let mut scene = Scene::new();
+    let commits = survival::CommitThread::start(scene.journal.clone()).expect("a thread");
+    let node = scene.make(CREATE, "file", 0o100_644).0;
+    scene.journal.replied(scene.unique);
+    let written = |scene: &Scene| scene.shell.volume.counters().commits;
+    // A change that no record has, and that a commit would write.
+    let change = |scene: &mut Scene, at: usize| {
+        let bytes =
+            scene.message((WRITE, node), &[&write_head(at << 12, &[1; 4096], 0), &[1; 4096]]);
+        let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
+        scene.shell.pass(&request, None, &mut []).expect("there is room");
+    };
+    for (at, (flags, before, after, is_set)) in
+        [(0x40, 1, 1, true), (0x40, 0, 0, true), (0x4000_0000, 0, 0, false), (0x80, 0, 1, true)]
+            .into_iter()
+            .enumerate()
+    {
+        change(&mut scene, at);
+        let head = [longs([0]), words([0, inode_flags::SET_FLAGS]), longs([0]), words([4, 0])];
+        let bytes = scene.message((IOCTL, node), &[&head.concat(), &words([flags])]);
+        let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
+        let (begun, mut until_set) = (written(&scene), 0);
+        let set = || {
+            until_set = written(&scene) - begun;
+            scene.shell.pass(&request, None, &mut [])
+        };
+        let result = scene.shell.serve_journaled(&scene.journal, &request, None, set);
+        assert_eq!(result.is_ok(), is_set, "{flags:x}");
+        assert_eq!(until_set, before, "{flags:x}");
+        let since = written(&scene) - begun - until_set;
+        assert_eq!(since > 0, after > 0, "{flags:x}");
+    }
+    commits.stop();
 }
 
 /// Regression: files that were gone took the space of those that were written after them.
@@ -632,7 +670,7 @@ fn replies_are_kept_across_areas_and_deaths() {
     let revived = scene.die();
     let journal = revived.journal.clone().expect("one");
     let commits = survival::CommitThread::start(journal.clone()).expect("a thread");
-    journal.begin_unrecorded().settle();
+    journal.begin_unrecorded().commit();
     commits.stop();
     assert!(revived.earlier_reply(unique).is_some(), "the kernel may ask for it");
     drop((revived, journal));

@@ -65,6 +65,8 @@ struct State {
     unsent: HashMap<u64, u64>,
     /// Replies of an earlier process, by the numbers of their requests.
     earlier: HashMap<u64, EarlierReply>,
+    /// `true` if the current area has a change.
+    has_change: bool,
     has_given_up: bool,
     is_stopped: bool,
 }
@@ -92,7 +94,8 @@ impl Journal {
     ) -> Self {
         let (unsent, earlier) = (HashMap::new(), HashMap::new());
         let (has_given_up, is_stopped) = (false, false);
-        let state = State { areas, unsent, earlier, has_given_up, is_stopped };
+        let has_change = last != Timestamp::default();
+        let state = State { areas, unsent, earlier, has_change, has_given_up, is_stopped };
         let (full, discarded) = (Condvar::new(), Condvar::new());
         let (changes, state) = (Mutex::new(last), Mutex::new(state));
         let first_new = OnceLock::new();
@@ -113,6 +116,7 @@ impl Journal {
         let mut state = self.make_room(message.len() + LEFT_BY_CHANGES);
         let (kind, head) = record::request_head(Begun { now, keeps_privileges });
         self.append(&mut state, kind, [&head, message]);
+        state.has_change = true;
         drop(state);
         Changing { journal: self, _changes: last, _time: file_clock::fix(now) }
     }
@@ -155,7 +159,23 @@ impl Journal {
         if let Err(error) = state.areas.switch(&records) {
             return self.give_up(state, &error);
         }
+        state.has_change = false;
         self.full.notify_one();
+    }
+
+    /// Waits until every recorded change is in the log, and no record of one is left; `always` also if there is none now.
+    fn settle(&self, always: bool) {
+        let mut state = self.state.lock();
+        let wait = |state: &mut MutexGuard<'_, State>| {
+            while !state.has_given_up && state.areas.has_older() {
+                self.discarded.wait(state);
+            }
+        };
+        wait(&mut state);
+        if !state.has_given_up && (always || state.has_change) {
+            self.switch(&mut state);
+            wait(&mut state);
+        }
     }
 
     fn append(&self, state: &mut State, kind: u32, parts: [&[u8]; 2]) {
@@ -351,20 +371,14 @@ impl Changing<'_> {
         state.unsent.insert(unique, area);
     }
 
-    /// Waits until every change so far is in the log, and no record of one is left.
+    /// Waits until every recorded change is in the log, and no record of one is left.
     pub(crate) fn settle(&self) {
-        let journal = self.journal;
-        let mut state = journal.state.lock();
-        while !state.has_given_up && state.areas.has_older() {
-            journal.discarded.wait(&mut state);
-        }
-        if state.has_given_up {
-            return;
-        }
-        journal.switch(&mut state);
-        while !state.has_given_up && state.areas.has_older() {
-            journal.discarded.wait(&mut state);
-        }
+        self.journal.settle(false);
+    }
+
+    /// Does the same, after a change that was not recorded.
+    pub(crate) fn commit(&self) {
+        self.journal.settle(true);
     }
 }
 
