@@ -493,6 +493,31 @@ fn nothing_is_recorded_while_flags_change() {
     assert!(root.flags.contains(InodeFlags::NO_DUMP));
 }
 
+/// Regression: after the clock was set back, all files got the time at which it was.
+#[test]
+fn a_clock_that_is_set_back_is_followed() {
+    let mut scene = Scene::new();
+    let commits = survival::CommitThread::start(scene.journal.clone()).expect("a thread");
+    let mut times = Vec::new();
+    for (name, secs) in [("a", 5000), ("b", 4999), ("c", 4000), ("d", 4001)] {
+        let time = file_clock::fix(Timestamp { secs, nanos: 0 });
+        let node = scene.make(CREATE, name, 0o100_644).0;
+        drop(time);
+        scene.journal.replied(scene.unique);
+        times.push(scene.shell.volume.attributes(node).expect("a file").btime.secs);
+    }
+    commits.stop();
+    assert_eq!(times, [5000, 5000, 4000, 4001], "by less than two seconds it is waited for");
+    let records = scene.journal.descriptor().expect("one");
+    let (device, unique) = (scene.device.clone(), scene.unique);
+    drop(scene);
+    let (revived, changes) = revive(device, records.into(), false);
+    assert_eq!(changes.len(), 2, "those after the clock was set");
+    let root = revived.volume.attributes(ROOT_INO).expect("a directory");
+    assert_eq!(root.ctime.secs, 4001);
+    assert!(revived.earlier_reply(unique).is_some());
+}
+
 /// Regression: each command wrote everything to the log twice, also one that changed nothing or was refused.
 #[test]
 fn flags_that_stay_write_nothing() {

@@ -26,6 +26,10 @@ const LEFT_BY_CHANGES: usize = 256 << 10;
 /// Bytes of an area that references leave to replies.
 const LEFT_BY_REFERENCES: usize = 64 << 10;
 
+/// Seconds by which the clock may be behind the last change. Times are counted on until it has caught up; a clock that was set back by
+/// more is followed, once no change is recorded any more.
+const CLOCK_BEHIND_MAX: i64 = 1;
+
 /// Number of references in a record of all of them.
 const REFERENCES_AT_ONCE: usize = 4096;
 
@@ -111,8 +115,7 @@ impl Journal {
     /// that asks may leave suid, sgid and capabilities of the file.
     pub(crate) fn begin(&self, message: &[u8], keeps_privileges: bool) -> Changing<'_> {
         let mut last = self.changes.lock();
-        let now = file_clock::now().max(after(*last));
-        *last = now;
+        let now = self.next_time(&mut last);
         let mut state = self.make_room(message.len() + LEFT_BY_CHANGES);
         let (kind, head) = record::request_head(Begun { now, keeps_privileges });
         self.append(&mut state, kind, [&head, message]);
@@ -124,9 +127,20 @@ impl Journal {
     /// Begins a change that is executed again if the kernel sends it again, between two calls of [`Changing::settle`].
     pub(crate) fn begin_unrecorded(&self) -> Changing<'_> {
         let mut last = self.changes.lock();
-        *last = file_clock::now().max(after(*last));
-        let time = file_clock::fix(*last);
+        let time = file_clock::fix(self.next_time(&mut last));
         Changing { journal: self, _changes: last, _time: time }
+    }
+
+    /// Returns the time of the next change, another one than those of all that are recorded.
+    fn next_time(&self, last: &mut Timestamp) -> Timestamp {
+        let clock = file_clock::now();
+        if clock.secs.saturating_add(CLOCK_BEHIND_MAX) < last.secs {
+            self.settle(false);
+            *last = clock;
+        } else {
+            *last = clock.max(after(*last));
+        }
+        *last
     }
 
     /// Returns the state with room for a record of `len` bytes. The caller executes a change, or keeps others from doing so.
