@@ -10,6 +10,7 @@
 //! itself.
 
 mod acts;
+mod deaths;
 mod messages;
 mod program;
 mod server;

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
@@ -159,17 +159,17 @@ impl Starter {
         self.spec.hand_over
     }
 
-    /// Ends the program, and waits for its end: from then on it writes nothing.
-    pub(super) fn stop(&self) {
-        end(&mut self.started.lock());
+    /// Ends the program, and waits for its end: from then on it writes nothing. Returns how it has ended: as it has by itself, if it
+    /// had already.
+    pub(super) fn end(&self) -> Option<ExitStatus> {
+        end(&mut self.started.lock())
     }
 }
 
-fn end(started: &mut Option<Child>) {
-    if let Some(mut child) = started.take() {
-        let _ = child.kill();
-        let _ = child.wait();
-    }
+fn end(started: &mut Option<Child>) -> Option<ExitStatus> {
+    let mut child = started.take()?;
+    let _ = child.kill();
+    child.wait().ok()
 }
 
 /// Returns the variables of this process that the program needs: it must find the same runtime directory.

@@ -13,19 +13,11 @@ use nix::mount::MntFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::acts::PrivilegedActs;
+use super::deaths::{Deaths, SERVED_MIN};
 use super::program::{HeldMount, Successor};
 use super::watched_process::WatchedProcess;
 use crate::exit_error::ExitError;
 use crate::logging;
-
-/// Number of deaths in a row of programs that have served for less than [`SERVED_MIN`], after which the mount is taken away.
-const DEATHS_MAX: u32 = 8;
-
-/// Time for which a program must have served so that its death is no sign of a defect that lasts.
-const SERVED_MIN: Duration = Duration::from_secs(1);
-
-/// Pause after a program that has not come to serve; twice as long after each one that follows.
-const PAUSE: Duration = Duration::from_millis(25);
 
 /// State of a mount that the monitor holds.
 #[derive(Default)]
@@ -37,8 +29,7 @@ pub(super) struct Supervisor {
     is_watching: bool,
     /// Thread that has handed the mount over to the program that was started last, and the time at which it had.
     giving: Option<JoinHandle<Option<Instant>>>,
-    /// Number of deaths in a row of programs that have not served for long.
-    deaths: u32,
+    deaths: Deaths,
 }
 
 impl Supervisor {
@@ -99,15 +90,15 @@ impl Supervisor {
         }
         let mut served = self.served();
         while self.is_watching {
-            let has_served = served.is_some_and(|time| time >= SERVED_MIN);
-            self.deaths = if has_served { 1 } else { self.deaths + 1 };
-            if self.deaths > DEATHS_MAX {
+            // That of the first program is known to its parent alone.
+            self.deaths.note(Instant::now(), served, acts.end_program());
+            if self.deaths.are_too_many() {
                 tracing::error!("the daemon dies again and again; its mount is taken away");
                 let _ = acts.detach(MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
                 break;
             }
             if served.is_none() {
-                thread::sleep(PAUSE * (1 << self.deaths));
+                thread::sleep(self.deaths.pause());
             }
             tracing::warn!("the daemon of a mount has died; it is started again");
             match self.start_again(acts) {
