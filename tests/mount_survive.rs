@@ -49,8 +49,12 @@ impl<'a> SurvivingMount<'a> {
 
     /// Kills the daemon, and waits for the next one.
     fn kill(&self) -> Pid {
+        self.end_by(Signal::KILL)
+    }
+
+    fn end_by(&self, signal: Signal) -> Pid {
         let before = self.daemon();
-        kill_process(before, Signal::KILL).expect("the daemon runs");
+        kill_process(before, signal).expect("the daemon runs");
         let is_another = || daemon_of(&self.volume.device).is_some_and(|now| now != before);
         wait_until("another daemon runs", is_another);
         before
@@ -135,6 +139,22 @@ fn an_open_file_without_a_name_and_a_lock_survive() {
     let stat = sfs_ctl_stat(&mount.dir, &[]);
     assert!(stat.status.success(), "{}", stderr(&stat));
     drop((deleted, locked));
+    mount.unmount();
+}
+
+/// A daemon with a defect ends by SIGABRT, and writes no core dump, for which the next one would wait.
+#[test]
+fn a_defect_is_survived() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    fs::write(mount.dir.join("file"), "content").expect("room");
+    for _ in 0..2 {
+        mount.end_by(Signal::ABORT);
+        assert_eq!(fs::read(mount.dir.join("file")).expect("the file"), b"content");
+    }
     mount.unmount();
 }
 
