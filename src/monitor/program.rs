@@ -97,7 +97,21 @@ pub(crate) struct HeldMount {
 }
 
 /// Function that hands a mount over to the program at the other end of a socket.
-pub(crate) type HandOver = fn(OwnedFd, HeldMount) -> Result<(), ExitError>;
+pub(crate) type HandOver = fn(OwnedFd, HeldMount) -> Result<(), NotHandedOver>;
+
+/// Reason why a mount was not handed over.
+#[derive(Debug)]
+pub(crate) struct NotHandedOver {
+    pub(crate) failure: ExitError,
+    /// `true` if no other program could do more.
+    pub(crate) is_final: bool,
+}
+
+impl From<ExitError> for NotHandedOver {
+    fn from(failure: ExitError) -> Self {
+        Self { failure, is_final: false }
+    }
+}
 
 /// How the mount's program is started.
 #[derive(Clone, Debug)]
@@ -113,7 +127,7 @@ pub(crate) struct StartSpec {
 impl Default for StartSpec {
     /// Returns a specification that starts no program.
     fn default() -> Self {
-        let hand_over: HandOver = |_, _| Err(ExitError::system("no program can be started"));
+        let hand_over: HandOver = |_, _| Err(ExitError::system("no program can be started").into());
         Self { program: PathBuf::new(), arguments: Vec::new(), hand_over }
     }
 }

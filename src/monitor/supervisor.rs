@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::acts::PrivilegedActs;
 use super::deaths::{Deaths, SERVED_MIN};
-use super::program::{HeldMount, Successor};
+use super::program::{HeldMount, NotHandedOver, Successor};
 use super::watched_process::WatchedProcess;
 use crate::exit_error::ExitError;
 use crate::logging;
@@ -27,8 +27,8 @@ pub(super) struct Supervisor {
     state: Vec<u8>,
     descriptors: Vec<OwnedFd>,
     is_watching: bool,
-    /// Thread that has handed the mount over to the program that was started last, and the time at which it had.
-    giving: Option<JoinHandle<Option<Instant>>>,
+    /// Thread that hands the mount over to the program that was started last.
+    giving: Option<JoinHandle<Result<Instant, NotHandedOver>>>,
     deaths: Deaths,
 }
 
@@ -88,12 +88,12 @@ impl Supervisor {
             self.release();
             return None;
         }
-        let mut served = self.served();
+        let (mut served, is_final) = self.served();
         while self.is_watching {
             // That of the first program is known to its parent alone.
             self.deaths.note(Instant::now(), served, acts.end_program());
-            if self.deaths.are_too_many() {
-                tracing::error!("the daemon dies again and again; its mount is taken away");
+            if is_final || self.deaths.are_too_many() {
+                tracing::error!("a daemon is not started again; its mount is taken away");
                 let _ = acts.detach(MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
                 break;
             }
@@ -118,12 +118,17 @@ impl Supervisor {
         self.first.take().is_none_or(|first| first.end())
     }
 
-    /// Returns the time for which the last program has served, which has ended; `None` if it never did. The first one counts as one
-    /// that has.
-    fn served(&mut self) -> Option<Duration> {
-        match self.giving.take() {
-            None => Some(SERVED_MIN),
-            Some(giving) => giving.join().ok().flatten().map(|since: Instant| since.elapsed()),
+    /// Returns the time for which the last program has served, which has ended, and whether no other one could; `None` if it never
+    /// did. The first one counts as one that has.
+    fn served(&mut self) -> (Option<Duration>, bool) {
+        let Some(giving) = self.giving.take() else { return (Some(SERVED_MIN), false) };
+        match giving.join() {
+            Ok(Ok(since)) => (Some(since.elapsed()), false),
+            Ok(Err(NotHandedOver { failure, is_final })) => {
+                tracing::error!("the daemon was not started again: {failure}");
+                (None, is_final)
+            }
+            Err(_) => (None, false),
         }
     }
 
@@ -139,13 +144,8 @@ impl Supervisor {
         let monitor = [mount.1, questions.1];
         let held = HeldMount { state: self.state.clone(), descriptors, monitor };
         let hand_over = acts.hand_over();
-        let giving = thread::Builder::new().spawn(move || match hand_over(link, held) {
-            Ok(()) => Some(Instant::now()),
-            Err(failure) => {
-                tracing::error!("the daemon was not started again: {failure}");
-                None
-            }
-        });
+        let hand_over = move || hand_over(link, held).map(|()| Instant::now());
+        let giving = thread::Builder::new().spawn(hand_over);
         self.giving = Some(giving.map_err(ExitError::system)?);
         Ok((mount.0, questions.0))
     }

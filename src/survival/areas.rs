@@ -34,6 +34,38 @@ const MAGIC: u64 = u64::from_le_bytes(*b"sfs-rec1");
 /// First word of a file whose records are not complete.
 const INCOMPLETE: u64 = 0;
 
+/// First word of the file of a volume that must not be written any more.
+const STOPPED: u64 = u64::from_le_bytes(*b"sfs-stop");
+
+/// Reason why nobody may go on with the records. It stays one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Useless {
+    /// Records are missing.
+    Incomplete,
+    /// The volume was stopped: a write has failed, or it was shut down.
+    Stopped,
+}
+
+impl std::fmt::Display for Useless {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Incomplete => "the records of the daemon that has died are not complete",
+            Self::Stopped => "the volume was stopped before its daemon died",
+        })
+    }
+}
+
+/// Returns why the records in `file` are of no use, if they are not.
+pub(crate) fn uselessness(file: &File) -> io::Result<Option<Useless>> {
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, 0)?;
+    Ok(match u64::from_le_bytes(word) {
+        MAGIC => None,
+        STOPPED => Some(Useless::Stopped),
+        _ => Some(Useless::Incomplete),
+    })
+}
+
 /// The two areas.
 #[derive(Debug)]
 pub(crate) struct Areas {
@@ -88,8 +120,8 @@ impl Areas {
 
     fn open_with_lens(file: File, lens: Lens) -> io::Result<(Self, Vec<StoredRecord>)> {
         let areas = Self { file, lens, number: 0, mark: 0, begun: 0, has_older: false };
-        if areas.read_word(0)? != MAGIC {
-            return Err(io::ErrorKind::InvalidData.into());
+        if let Some(why) = uselessness(&areas.file)? {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why.to_string()));
         }
         let mut found =
             [(areas.read_word(areas.start(0))?, 0), (areas.read_word(areas.start(1))?, 0)];
@@ -214,9 +246,9 @@ impl Areas {
         Ok(())
     }
 
-    /// Notes that records are missing, for whoever opens the file.
-    pub(crate) fn give_up(&self) -> io::Result<()> {
-        self.write_word(0, INCOMPLETE)
+    /// Notes why nobody may go on, for whoever opens the file.
+    pub(crate) fn give_up(&self, why: Useless) -> io::Result<()> {
+        self.write_word(0, if why == Useless::Stopped { STOPPED } else { INCOMPLETE })
     }
 }
 
@@ -326,7 +358,7 @@ mod tests {
     fn missing_records_are_known() {
         let mut areas = new();
         areas.append(1, [b"one", b""]).expect("room");
-        areas.give_up().expect("a file");
+        areas.give_up(Useless::Incomplete).expect("a file");
         let file = areas.file.try_clone().expect("a file");
         let error = Areas::open_with_lens(file, LENS).expect_err("records are missing");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);

@@ -16,7 +16,7 @@ use sfs_core::format::Timestamp;
 use sfs_core::{FileReferences, Volume};
 use sfs_fuse::{FuseOperation, FuseRequest, Reply, reply_bytes};
 
-use super::areas::Areas;
+use super::areas::{Areas, Useless};
 use super::record::{self, Begun, EarlierReply, Given, Outcome};
 use crate::file_clock::{self, FixedTime};
 
@@ -72,6 +72,8 @@ struct State {
     /// `true` if the current area has a change.
     has_change: bool,
     has_given_up: bool,
+    is_volume_stopped: bool,
+    /// `true` at the end of the thread that commits.
     is_stopped: bool,
 }
 
@@ -97,9 +99,16 @@ impl Journal {
         last: Timestamp,
     ) -> Self {
         let (unsent, earlier) = (HashMap::new(), HashMap::new());
-        let (has_given_up, is_stopped) = (false, false);
         let has_change = last != Timestamp::default();
-        let state = State { areas, unsent, earlier, has_change, has_given_up, is_stopped };
+        let state = State {
+            areas,
+            unsent,
+            earlier,
+            has_change,
+            has_given_up: false,
+            is_volume_stopped: false,
+            is_stopped: false,
+        };
         let (full, discarded) = (Condvar::new(), Condvar::new());
         let (changes, state) = (Mutex::new(last), Mutex::new(state));
         let first_new = OnceLock::new();
@@ -193,6 +202,9 @@ impl Journal {
     }
 
     fn append(&self, state: &mut State, kind: u32, parts: [&[u8]; 2]) {
+        if self.volume.has_failed() {
+            self.note_stopped(state);
+        }
         if state.has_given_up {
             return;
         }
@@ -203,11 +215,39 @@ impl Journal {
 
     /// Records nothing any more. The mount serves on, and ends when this process dies.
     fn give_up(&self, state: &mut State, error: &dyn std::fmt::Display) {
+        self.end_records(state, Useless::Incomplete);
+        tracing::error!("{}: does not survive the end of its daemon any more: {error}", self.name);
+    }
+
+    fn end_records(&self, state: &mut State, why: Useless) {
         state.has_given_up = true;
-        let _ = state.areas.give_up();
+        let _ = state.areas.give_up(why);
         self.discarded.notify_all();
         self.full.notify_all();
-        tracing::error!("{}: does not survive the end of its daemon any more: {error}", self.name);
+    }
+
+    /// Notes that the volume must not be written any more, not even by another process.
+    fn note_stopped(&self, state: &mut State) {
+        if !state.is_volume_stopped {
+            state.is_volume_stopped = true;
+            self.end_records(state, Useless::Stopped);
+            tracing::error!(
+                "{}: the volume was stopped: it does not survive the end of its daemon any more",
+                self.name
+            );
+        }
+    }
+
+    /// Notes that the volume is about to be stopped.
+    pub(crate) fn stop_volume(&self) {
+        self.note_stopped(&mut self.state.lock());
+    }
+
+    /// Looks whether the volume was stopped.
+    pub(crate) fn look(&self) {
+        if self.volume.has_failed() {
+            self.stop_volume();
+        }
     }
 
     /// Appends a record that no change belongs to.
