@@ -56,8 +56,18 @@ fn serve(
 ) {
     let of_answers = acts.clone();
     let answering = thread::Builder::new().spawn(move || answer(&questions, &of_answers));
-    if answering.is_ok() {
-        serve_mount(&mount, acts, supervisor);
+    match answering {
+        Ok(_) => serve_mount(&mount, acts, supervisor),
+        // The program is started again.
+        Err(_) if supervisor.is_watching() => {}
+        Err(error) => refuse(&mount, ExitError::system(error)),
+    }
+}
+
+/// Refuses the first request about the mount: the mount is not made then.
+fn refuse(socket: &OwnedFd, failure: ExitError) {
+    if let Ok(Some(_)) = messages::receive::<MonitorRequest>(socket) {
+        let _ = messages::send(socket, &reply_to(Err(failure)), None);
     }
 }
 
@@ -183,6 +193,16 @@ mod tests {
         assert!(daemon.try_wait().expect("a child").is_none(), "it lives");
         assert!(supervisor.end_first());
         assert!(daemon.try_wait().expect("a child").is_some(), "it does not write any more");
+    }
+
+    #[test]
+    fn a_mount_is_refused_that_cannot_be_served() {
+        let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None).expect("sockets");
+        messages::send(&theirs, &MonitorRequest::StopProgram, None).expect("sent");
+        refuse(&ours, ExitError::system("no thread"));
+        let reply = messages::receive(&theirs).expect("a packet").expect("a reply").0;
+        assert!(matches!(reply, MonitorReply::Failed { line, .. } if line.contains("no thread")));
     }
 
     #[test]
