@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 
 /// Bytes of records after which an area is full, without its first ones: room for sixteen of the longest writes.
 const FULL_LEN: u64 = 16 << 20;
@@ -241,8 +241,13 @@ impl Areas {
 
     /// Discards the area before the current one.
     pub(crate) fn discard_older(&mut self) -> io::Result<()> {
-        self.write_word(self.start(self.number + 1), 0)?;
+        let start = self.start(self.number + 1);
+        self.write_word(start, 0)?;
         self.has_older = false;
+        // Without this its memory is used again, and that of many references never.
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let records = (start + AREA_HEAD_LEN, self.lens.place - AREA_HEAD_LEN);
+        let _ = fallocate(&self.file, flags, records.0, records.1);
         Ok(())
     }
 
@@ -254,6 +259,8 @@ impl Areas {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     const LENS: Lens = Lens { place: 512, full: 240 };
@@ -362,5 +369,17 @@ mod tests {
         let file = areas.file.try_clone().expect("a file");
         let error = Areas::open_with_lens(file, LENS).expect_err("records are missing");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    /// Regression: the memory of many references stayed for ever.
+    #[test]
+    fn a_discarded_area_takes_no_memory() {
+        let mut areas = Areas::new().expect("memory");
+        let taken = |areas: &Areas| areas.file.metadata().expect("a file").blocks() * 512;
+        areas.append(1, [&vec![1; 4 << 20], &[]]).expect("room");
+        areas.switch(&[]).expect("room");
+        assert!(taken(&areas) > 4 << 20);
+        areas.discard_older().expect("memory");
+        assert!(taken(&areas) < 1 << 20, "{}", taken(&areas));
     }
 }
