@@ -6,8 +6,8 @@ use sfs_fuse::{Errno, FuseOperation, FuseRequest, Queue, Reply};
 
 use super::dispatch::is_change;
 use super::fuse_shell::FuseShell;
-use super::inode_flags;
 use super::reply_result::{ReplyBytes, ReplyResult};
+use super::{inode_flags, privileges};
 use crate::survival::Journal;
 
 impl FuseShell {
@@ -63,8 +63,11 @@ impl FuseShell {
                 return result;
             }
             operation if is_change(operation) && is_first(queue) => {
-                let changing = journal.begin(request.message, self.keeps_privileges(request));
+                let changing = journal.begin(request.message, || self.keeps_privileges(request));
+                // What is recorded is done, also if the process changes meanwhile.
+                let decision = privileges::decide(changing.keeps_privileges);
                 let result = pass();
+                drop(decision);
                 match (&result, operation) {
                     // It waits for a sync, and is not written again.
                     (Ok(Reply::Parked(_)), FuseOperation::Write(write)) => {

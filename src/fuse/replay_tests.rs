@@ -235,7 +235,7 @@ fn die(seed: u64, death: Death, spares: bool) {
     if death != Death::Between {
         let bytes = requests.next(&nodes);
         let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
-        let changing = journal.begin(request.message, true);
+        let changing = journal.begin(request.message, || true);
         if death != Death::Begun {
             let _ = shell.pass(&request, None, &mut []);
         }
@@ -637,7 +637,7 @@ fn a_file_keeps_what_the_process_may_keep() {
         let node = scene.make(CREATE, "file", 0o104_755).0;
         let bytes = scene.message((FALLOCATE, node), &[&longs([0, 0, 9000]), &words([0, 0])]);
         let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
-        let changing = scene.journal.begin(request.message, keeps);
+        let changing = scene.journal.begin(request.message, || keeps);
         let result = scene.shell.allocate(&request, (0, 9000), 0, !keeps);
         changing.end(&request, &result.map_err(|_| sfs_fuse::Errno::new(libc::EIO)));
         if is_in_log {
@@ -674,7 +674,7 @@ fn a_write_that_waits_for_its_sync_is_not_written_again() {
     let dsync = libc::O_DSYNC.cast_unsigned();
     let bytes = scene.message((WRITE, node), &[&write_head(0, b"first", dsync), b"first"]);
     let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
-    let changing = scene.journal.begin(request.message, true);
+    let changing = scene.journal.begin(request.message, || true);
     scene.shell.pass(&request, None, &mut []).expect("there is room");
     changing.end_unsynced(&request, 5);
     let unique = scene.unique;

@@ -80,6 +80,8 @@ struct State {
 /// Change that is being executed.
 pub(crate) struct Changing<'a> {
     journal: &'a Journal,
+    /// `true` if the process that asks may leave suid, sgid and capabilities of the file.
+    pub(crate) keeps_privileges: bool,
     _changes: MutexGuard<'a, Timestamp>,
     _time: FixedTime,
 }
@@ -120,24 +122,30 @@ impl Journal {
         self.state.lock().areas.file().try_clone().map(OwnedFd::from)
     }
 
-    /// Begins the change that `message` asks for: waits for the others, and records it. `keeps_privileges` is `true` if the process
-    /// that asks may leave suid, sgid and capabilities of the file.
-    pub(crate) fn begin(&self, message: &[u8], keeps_privileges: bool) -> Changing<'_> {
+    /// Begins the change that `message` asks for: waits for the others, and records it. `keeps_privileges` returns whether
+    /// the process that asks may leave suid, sgid and capabilities of the file; no other change comes in between.
+    pub(crate) fn begin(
+        &self,
+        message: &[u8],
+        keeps_privileges: impl FnOnce() -> bool,
+    ) -> Changing<'_> {
         let mut last = self.changes.lock();
         let now = self.next_time(&mut last);
+        let keeps_privileges = keeps_privileges();
         let mut state = self.make_room(message.len() + LEFT_BY_CHANGES);
         let (kind, head) = record::request_head(Begun { now, keeps_privileges });
         self.append(&mut state, kind, [&head, message]);
         state.has_change = true;
         drop(state);
-        Changing { journal: self, _changes: last, _time: file_clock::fix(now) }
+        let time = file_clock::fix(now);
+        Changing { journal: self, keeps_privileges, _changes: last, _time: time }
     }
 
     /// Begins a change that is executed again if the kernel sends it again, between two calls of [`Changing::settle`].
     pub(crate) fn begin_unrecorded(&self) -> Changing<'_> {
         let mut last = self.changes.lock();
         let time = file_clock::fix(self.next_time(&mut last));
-        Changing { journal: self, _changes: last, _time: time }
+        Changing { journal: self, keeps_privileges: true, _changes: last, _time: time }
     }
 
     /// Returns the time of the next change, another one than those of all that are recorded.
