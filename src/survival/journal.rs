@@ -5,6 +5,8 @@
 //! before its reply is sent, and one that it gives back before it is forgotten, so the records have too many references rather than
 //! too few.
 
+mod ending;
+
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,7 +18,7 @@ use sfs_core::format::Timestamp;
 use sfs_core::{FileReferences, Volume};
 use sfs_fuse::{FuseOperation, FuseRequest, Reply, reply_bytes};
 
-use super::areas::{Areas, Useless};
+use super::areas::Areas;
 use super::record::{self, Begun, EarlierReply, Given, Outcome};
 use crate::file_clock::{self, FixedTime};
 
@@ -221,43 +223,6 @@ impl Journal {
         }
     }
 
-    /// Records nothing any more. The mount serves on, and ends when this process dies.
-    fn give_up(&self, state: &mut State, error: &dyn std::fmt::Display) {
-        self.end_records(state, Useless::Incomplete);
-        tracing::error!("{}: does not survive the end of its daemon any more: {error}", self.name);
-    }
-
-    fn end_records(&self, state: &mut State, why: Useless) {
-        state.has_given_up = true;
-        let _ = state.areas.give_up(why);
-        self.discarded.notify_all();
-        self.full.notify_all();
-    }
-
-    /// Notes that the volume must not be written any more, not even by another process.
-    fn note_stopped(&self, state: &mut State) {
-        if !state.is_volume_stopped {
-            state.is_volume_stopped = true;
-            self.end_records(state, Useless::Stopped);
-            tracing::error!(
-                "{}: the volume was stopped: it does not survive the end of its daemon any more",
-                self.name
-            );
-        }
-    }
-
-    /// Notes that the volume is about to be stopped.
-    pub(crate) fn stop_volume(&self) {
-        self.note_stopped(&mut self.state.lock());
-    }
-
-    /// Looks whether the volume was stopped.
-    pub(crate) fn look(&self) {
-        if self.volume.has_failed() {
-            self.stop_volume();
-        }
-    }
-
     /// Appends a record that no change belongs to.
     fn append_aside(&self, (kind, bytes): (u32, Vec<u8>)) {
         let needed = bytes.len() + LEFT_BY_REFERENCES;
@@ -396,11 +361,6 @@ impl Journal {
             self.give_up(&mut state, &error);
         }
         self.discarded.notify_all();
-    }
-
-    /// Gives up because what is recorded cannot be written to the log.
-    pub(super) fn fail(&self, error: &sfs_core::Error) {
-        self.give_up(&mut self.state.lock(), error);
     }
 
     /// Ends the waits of the thread that commits.
