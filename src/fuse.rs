@@ -9,6 +9,7 @@
 //! every request. [`waiting`] decides which requests wait without a thread. [`read_ahead`] has
 //! content of files that are read in order before the kernel asks for it.
 
+mod byte_ranges;
 mod dispatch;
 mod error_to_errno;
 mod failure_log;
@@ -29,6 +30,7 @@ mod privileges;
 mod range_operations;
 mod read_ahead;
 mod recorded_requests;
+mod repeated_content;
 mod replay;
 #[cfg(test)]
 mod replay_tests;

@@ -10,11 +10,13 @@
 //! itself.
 
 mod acts;
+mod deaths;
 mod messages;
 mod program;
 mod server;
 mod supervisor;
 mod trusted_file;
+mod watched_process;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,7 +38,8 @@ use acts::PrivilegedActs;
 pub(crate) use acts::SHUTDOWN_FLAG_MAX;
 use messages::{MonitorReply, MonitorRequest};
 pub(crate) use program::TakeOver;
-pub(crate) use program::{HeldMount, StartSpec, Successor};
+pub(crate) use program::{HeldMount, NotHandedOver, StartSpec, Successor};
+use watched_process::WatchedProcess;
 
 /// Longest wait for the start or the end of a program. A program on a filesystem that does not answer, or an unmount that waits, takes
 /// longer.
@@ -75,6 +78,7 @@ impl Monitor {
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let sockets = || socketpair(kind.0, kind.1, kind.2, None);
         let (mount, questions) = (sockets()?, sockets()?);
+        let daemon = WatchedProcess::own();
         match split()? {
             ForkSide::Parent => Ok(Self::Process {
                 mount: MountSocket::new(mount.0).into(),
@@ -83,7 +87,7 @@ impl Monitor {
             ForkSide::Child => {
                 drop((mount.0, questions.0));
                 pipe.abandon();
-                server::run(mount.1, questions.1, spec)
+                server::run(mount.1, questions.1, (spec, daemon))
             }
         }
     }
@@ -179,6 +183,7 @@ impl Monitor {
             .0
         {
             MonitorReply::Done => Ok(()),
+            MonitorReply::Failed { line, .. } => Err(io::Error::other(line)),
             _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
         };
         ask(MonitorRequest::Hold { state }, None)?;

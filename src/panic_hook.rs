@@ -2,20 +2,25 @@
 //!
 //! A panic shows a defect, after which nothing in memory can be trusted. The log states the place of the
 //! panic and the remedy. Data that was synced is on the device, as after a power cut, and no request waits
-//! for a thread that is gone.
+//! for a thread that is gone. With `-o survive` the monitor starts another process, which trusts the records alone.
 
 use std::panic;
 
-/// Makes the process, which serves `device`, abort on a panic.
-pub(crate) fn end_the_process(device: String) {
+/// Remedy for a mount that has ended.
+const ENDED: &str =
+    "the mount has ended, and synced data is on the volume; unmount, and mount again";
+
+/// What happens to a mount that survives its daemon.
+const SURVIVES: &str = "the daemon has ended, and its monitor starts it again";
+
+/// Makes the process, which serves `device`, abort on a panic. Its mount may survive that.
+pub(crate) fn end_the_process(device: String, survives: bool) {
+    let remedy = if survives { SURVIVES } else { ENDED };
     let shown = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         shown(info);
         let what = info.to_string().replace('\n', " ");
-        tracing::error!(
-            "{device}: a defect in sfs: {what}; the mount has ended, and synced data is on the volume; \
-             unmount, and mount again"
-        );
+        tracing::error!("{device}: a defect in sfs: {what}; {remedy}");
         std::process::abort();
     }));
 }
@@ -32,7 +37,7 @@ mod tests {
     fn a_panic_in_any_thread_ends_the_process() {
         if std::env::var_os(CHILD).is_some() {
             crate::logging::to_terminal(false);
-            super::end_the_process("/dev/sdX".into());
+            super::end_the_process("/dev/sdX".into(), false);
             let thread = std::thread::spawn(|| panic!("the blocks were\nfree"));
             let _ = thread.join();
             std::thread::sleep(Duration::from_secs(60));

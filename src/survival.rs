@@ -12,7 +12,7 @@ mod record;
 mod revival;
 mod survivors;
 
-pub(crate) use areas::MEMORY_BYTES;
+pub(crate) use areas::{MEMORY_BYTES, uselessness};
 pub(crate) use commit_thread::CommitThread;
 pub(crate) use journal::{Journal, OpenedNow};
 pub(crate) use revival::{Revival, begin, revive};

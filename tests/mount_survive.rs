@@ -9,6 +9,7 @@ mod load;
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -19,6 +20,9 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use sfs_testkit::mount_table::is_mounted;
 use sfs_testkit::{SeededRng, number_from_env, wait_until};
+
+/// `FS_IOC_SHUTDOWN`.
+const SHUTDOWN: libc::Ioctl = 0x8004_587d;
 
 /// Longest time between two kills, and the time after which a daemon counts as one that has served.
 const BETWEEN_MAX_MS: u64 = 700;
@@ -49,8 +53,12 @@ impl<'a> SurvivingMount<'a> {
 
     /// Kills the daemon, and waits for the next one.
     fn kill(&self) -> Pid {
+        self.end_by(Signal::KILL)
+    }
+
+    fn end_by(&self, signal: Signal) -> Pid {
         let before = self.daemon();
-        kill_process(before, Signal::KILL).expect("the daemon runs");
+        kill_process(before, signal).expect("the daemon runs");
         let is_another = || daemon_of(&self.volume.device).is_some_and(|now| now != before);
         wait_until("another daemon runs", is_another);
         before
@@ -138,6 +146,51 @@ fn an_open_file_without_a_name_and_a_lock_survive() {
     mount.unmount();
 }
 
+/// Regression: the next daemon wrote to a volume that was shut down.
+#[test]
+fn a_volume_that_is_shut_down_is_not_written_again() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    let file = File::create(mount.dir.join("file")).expect("room");
+    file.sync_all().expect("room");
+    fs::write(mount.dir.join("late"), "content").expect("room");
+    let flag = 2u32;
+    // SAFETY: the descriptor is open, and the address only goes to the kernel and the daemon, which check it.
+    let stopped = unsafe { libc::ioctl(file.as_raw_fd(), SHUTDOWN, &raw const flag) };
+    assert_eq!(stopped, 0, "{}", std::io::Error::last_os_error());
+    drop(file);
+    let image = fs::read(&volume.device).expect("the image");
+    kill_process(mount.daemon(), Signal::KILL).expect("the daemon runs");
+    let begun = Instant::now();
+    wait_until("the mount is taken away", || !is_mounted(&mount.dir));
+    assert!(begun.elapsed() < Duration::from_secs(5), "without further attempts");
+    wait_until("the daemon has ended", || daemon_of(&volume.device).is_none());
+    assert!(fs::read(&volume.device).expect("the image") == image, "nothing was written");
+    drop(mount);
+    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    File::open(mount.dir.join("file")).expect("the file was synced");
+    mount.unmount();
+}
+
+/// A daemon with a defect ends by SIGABRT, and writes no core dump, for which the next one would wait.
+#[test]
+fn a_defect_is_survived() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    fs::write(mount.dir.join("file"), "content").expect("room");
+    for _ in 0..2 {
+        mount.end_by(Signal::ABORT);
+        assert_eq!(fs::read(mount.dir.join("file")).expect("the file"), b"content");
+    }
+    mount.unmount();
+}
+
 /// Regression: a mount that no table names any more was given up, and what was not in the log was lost.
 #[test]
 fn a_death_during_an_unmount_loses_nothing() {
@@ -204,6 +257,14 @@ fn options_that_cannot_be_combined_say_so() {
         let output = mount(&volume, arguments);
         let said = stderr(&output);
         assert!(!output.status.success() && said.contains(words), "{words}: {said}");
+    }
+    // The daemon could not be started again: its libraries would be on the mount. Nothing is mounted in any case.
+    for dir in ["/", "/usr", "/dev"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
+        let output = command.args(["-f", "-o", "survive"]).arg(&volume.device).arg(dir).output();
+        let output = output.expect("sfs-mount runs");
+        let said = stderr(&output);
+        assert!(!output.status.success() && said.contains("would be below the mount"), "{said}");
     }
     let Some(mount) = SurvivingMount::new(&volume) else { return };
     let mut upgrade = Command::new(env!("CARGO_BIN_EXE_sfs-ctl"));

@@ -6,7 +6,7 @@
 //! too, by the effective capabilities of the calling thread.
 
 use sfs_core::format::InodeFlags;
-use sfs_fuse::FuseRequest;
+use sfs_fuse::{FuseRequest, IoctlArgs};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::fuse_shell::{FuseShell, caller};
@@ -68,8 +68,7 @@ impl FuseShell {
 
     /// Sets the flags of a file from the form of `FS_IOC_SETFLAGS`.
     pub(super) fn set_flags(&self, request: &FuseRequest<'_>, input: &[u8]) -> OperationResult {
-        let (bits, _) = u32::read_from_prefix(input).map_err(|_| Refusal::Errno(libc::EINVAL))?;
-        self.change_flags(request, flags_of(bits, |(_, bit, _)| bit)?)
+        self.change_flags(request, classic_flags(input)?)
     }
 
     /// Sets the flags of a file from the form of `FS_IOC_FSSETXATTR`. SFS has none of the other fields.
@@ -78,33 +77,67 @@ impl FuseShell {
         request: &FuseRequest<'_>,
         input: &[u8],
     ) -> OperationResult {
-        let (given, _) =
-            FsXattr::read_from_prefix(input).map_err(|_| Refusal::Errno(libc::EINVAL))?;
-        if (given.extent_size, given.project, given.copy_extent_size) != (0, 0, 0) {
-            return Err(Refusal::Errno(libc::EOPNOTSUPP));
-        }
-        self.change_flags(request, flags_of(given.flags & !HAS_XATTRS, |(.., bit)| bit)?)
+        self.change_flags(request, extended_flags(input)?)
+    }
+
+    /// Returns whether a command that sets flags would change some: not if it is refused, or the file has them already.
+    pub(super) fn would_change_flags(
+        &self,
+        request: &FuseRequest<'_>,
+        ioctl: &IoctlArgs<'_>,
+    ) -> Result<bool, Refusal> {
+        let flags = match ioctl.command {
+            SET_FLAGS => classic_flags(ioctl.input)?,
+            _ => extended_flags(ioctl.input)?,
+        };
+        let before = self.check_flags(request, flags)?;
+        Ok(before.intersection(InodeFlags::OF_USERS) != flags)
     }
 
     fn change_flags(&self, request: &FuseRequest<'_>, flags: InodeFlags) -> OperationResult {
-        let is_checked = kernel_release::parse(&kernel_release::running())
-            .is_some_and(|release| release >= CHECKED_SINCE);
-        if !is_checked {
-            return Err(Refusal::Errno(libc::EOPNOTSUPP));
-        }
+        self.check_flags(request, flags)?;
         let ino = request.node;
-        let privileged = InodeFlags::IMMUTABLE | InodeFlags::APPEND_ONLY;
-        let before = self.volume.attributes(ino)?.flags.intersection(privileged);
-        if before != flags.intersection(privileged)
-            && !privileges::may_make_immutable(&self.monitor, request.pid)
-        {
-            return Err(Refusal::Errno(libc::EPERM));
-        }
         self.volume.set_flags(ino, flags, &caller(request))?;
         self.names_changed(ino)?;
         self.attributes_changed(ino);
         returned(Vec::new())
     }
+
+    /// Returns the flags that the file of `request` has, if the caller may set `flags` instead.
+    fn check_flags(
+        &self,
+        request: &FuseRequest<'_>,
+        flags: InodeFlags,
+    ) -> Result<InodeFlags, Refusal> {
+        let is_checked = kernel_release::parse(&kernel_release::running())
+            .is_some_and(|release| release >= CHECKED_SINCE);
+        if !is_checked {
+            return Err(Refusal::Errno(libc::EOPNOTSUPP));
+        }
+        let privileged = InodeFlags::IMMUTABLE | InodeFlags::APPEND_ONLY;
+        let before = self.volume.attributes(request.node)?.flags;
+        if before.intersection(privileged) != flags.intersection(privileged)
+            && !privileges::may_make_immutable(&self.monitor, request.pid)
+        {
+            return Err(Refusal::Errno(libc::EPERM));
+        }
+        Ok(before)
+    }
+}
+
+/// Returns the flags in the form of `FS_IOC_SETFLAGS`.
+fn classic_flags(input: &[u8]) -> Result<InodeFlags, Refusal> {
+    let (bits, _) = u32::read_from_prefix(input).map_err(|_| Refusal::Errno(libc::EINVAL))?;
+    flags_of(bits, |(_, bit, _)| bit)
+}
+
+/// Returns the flags in the form of `FS_IOC_FSSETXATTR`.
+fn extended_flags(input: &[u8]) -> Result<InodeFlags, Refusal> {
+    let (given, _) = FsXattr::read_from_prefix(input).map_err(|_| Refusal::Errno(libc::EINVAL))?;
+    if (given.extent_size, given.project, given.copy_extent_size) != (0, 0, 0) {
+        return Err(Refusal::Errno(libc::EOPNOTSUPP));
+    }
+    flags_of(given.flags & !HAS_XATTRS, |(.., bit)| bit)
 }
 
 /// Returns the flags with the given `bits`, by the bit that `bit` takes from a row of [`BITS`].

@@ -6,8 +6,8 @@ use sfs_fuse::{Errno, FuseOperation, FuseRequest, Queue, Reply};
 
 use super::dispatch::is_change;
 use super::fuse_shell::FuseShell;
-use super::inode_flags;
-use super::reply_result::ReplyResult;
+use super::reply_result::{ReplyBytes, ReplyResult};
+use super::{inode_flags, privileges};
 use crate::survival::Journal;
 
 impl FuseShell {
@@ -50,15 +50,24 @@ impl FuseShell {
                     return pass();
                 }
                 let changing = journal.begin_unrecorded();
+                // A change of nothing would hide others by the time of the directory as well.
+                match self.would_change_flags(request, ioctl) {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(Reply::Ioctl(0, ReplyBytes::Value(Vec::new()))),
+                    Err(_) => return pass(),
+                }
                 // Repeated changes of data would meet the new flags, and the time of the directory would hide those before.
                 changing.settle();
                 let result = pass();
-                changing.settle();
+                changing.commit();
                 return result;
             }
             operation if is_change(operation) && is_first(queue) => {
-                let changing = journal.begin(request.message, self.keeps_privileges(request));
+                let changing = journal.begin(request.message, || self.keeps_privileges(request));
+                // What is recorded is done, also if the process changes meanwhile.
+                let decision = privileges::decide(changing.keeps_privileges);
                 let result = pass();
+                drop(decision);
                 match (&result, operation) {
                     // It waits for a sync, and is not written again.
                     (Ok(Reply::Parked(_)), FuseOperation::Write(write)) => {

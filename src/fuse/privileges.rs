@@ -1,6 +1,33 @@
 //! Privileges of the process that sent a request, as far as the kernel does not check them itself.
 
+use std::cell::Cell;
+
 use crate::monitor::Monitor;
+
+thread_local! {
+    /// Whether the process that has sent the request of this thread keeps suid, sgid and capabilities of the file, if that is decided.
+    static DECIDED: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// Decision that was made for the request of this thread, as long as the value lives.
+pub(super) struct Decision(());
+
+/// Decides that the process that has sent the request of this thread keeps privileges of the file, or not.
+pub(super) fn decide(keeps: bool) -> Decision {
+    DECIDED.set(Some(keeps));
+    Decision(())
+}
+
+/// Returns what was decided.
+pub(super) fn decided() -> Option<bool> {
+    DECIDED.get()
+}
+
+impl Drop for Decision {
+    fn drop(&mut self) {
+        DECIDED.set(None);
+    }
+}
 
 /// Number of CAP_FSETID in capabilities(7).
 const CAP_FSETID: u32 = 4;

@@ -24,7 +24,10 @@ impl FuseShell {
         range: (u64, u64),
         mode: u32,
     ) -> OperationResult {
-        let kill_privileges = self.must_kill_privileges(request.node, request.pid)?;
+        let kill_privileges = match privileges::decided() {
+            Some(keeps) => !keeps,
+            None => self.must_kill_privileges(request.node, request.pid)?,
+        };
         self.allocate(request, range, mode, kill_privileges)
     }
 

@@ -9,26 +9,22 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sfs_core::format::{FileKind, Inode};
-use sfs_core::request::AttributeChanges;
-use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply, SetattrArgs, WriteArgs};
+use sfs_core::Error;
+use sfs_core::format::FileKind;
+use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply, WriteArgs};
 
-use super::fuse_shell::{FuseShell, caller};
-use super::reply_result::{OperationResult, Refusal, ReplyResult};
+use super::fuse_shell::FuseShell;
+use super::repeated_content::{Contents, Recorded, is_done, size_set};
+use super::reply_result::{Refusal, ReplyResult};
 use crate::exit_error::ExitError;
 use crate::file_clock;
-use crate::survival::{Journal, RecordedRequest, Revival};
-
-/// Change with its request.
-type Recorded<'a> = (&'a FuseRequest<'a>, &'a RecordedRequest);
+use crate::survival::{Journal, Revival};
 
 /// All changes of one inode together.
 #[derive(Clone, Copy, Debug, Default)]
 struct NodeChanges {
     /// Position after the last change for which the inode must be there.
     end: usize,
-    /// Position after the last change that leaves the file empty, if any does.
-    emptied: usize,
     /// `true` if the file gets a name.
     is_linked: bool,
 }
@@ -46,6 +42,17 @@ impl FuseShell {
         flags: InitFlags,
         journal: &Journal,
     ) -> Result<(), ExitError> {
+        self.replay_sparing(revival, flags, journal, false)
+    }
+
+    /// Does the same, as on a volume that is nearly full with `always_spares`.
+    pub(super) fn replay_sparing(
+        &self,
+        revival: &Revival,
+        flags: InitFlags,
+        journal: &Journal,
+        always_spares: bool,
+    ) -> Result<(), ExitError> {
         let changes = revival.changes();
         let requests = changes.iter().map(|change| FuseRequest::decode(&change.message, flags));
         let requests = requests.collect::<Result<Vec<_>, _>>();
@@ -57,39 +64,63 @@ impl FuseShell {
         let by_node = by_node(&recorded);
         let unread = |node: u64| self.is_unread(revival, &by_node, node);
         let unread: HashSet<u64> = by_node.keys().copied().filter(|node| unread(*node)).collect();
+        let free = self.volume.certain_space().available_bytes();
+        let mut contents = Contents::new(&recorded, free);
+        contents.is_sparing |= always_spares;
         let last = changes.len().wrapping_sub(1);
-        for (at, &(request, change)) in recorded.iter().enumerate() {
-            let _time = file_clock::fix(change.begun.now);
+        for (at, &of @ (request, change)) in recorded.iter().enumerate() {
             let is_open = at == last && change.given.is_none();
-            // A write that was refused may have written a part.
-            let is_done = !change.is_refused || is_write(request);
+            if is_open {
+                self.repeat_rest(&mut contents, &recorded, revival)?;
+            }
+            let _time = file_clock::fix(change.begun.now);
+            // Nobody reads it, or ever did if it is not there yet.
+            let is_unread = unread.contains(&request.node) && request.node < next_ino;
+            let is_done = is_done(of) || is_done_in_part(of);
             if at < first_missing {
-                let emptied = by_node.get(&request.node).map_or(0, |of| of.emptied);
-                if is_done && at + 1 >= emptied && !unread.contains(&request.node) {
-                    self.repeat_data((request, change))?;
+                if (is_done || is_open) && !is_unread {
+                    self.repeat_data(&mut contents, (at, of))?;
                 }
                 if is_open {
-                    journal.complete(request, &self.outcome_in_log((request, change)));
+                    journal.complete(request, &self.outcome_in_log(of));
                 }
             } else if is_open {
-                let result = self.finish((request, change));
+                let result = self.finish(of);
                 if !matches!(result, Ok(Reply::Parked(_))) {
                     journal.complete(request, &result);
                 }
             } else if is_done {
-                self.repeat((request, change))?;
+                self.repeat(&mut contents, (at, of), is_unread)?;
             }
             // Nothing holds the space of a file longer than before.
             let is_last = |node: &u64| by_node.get(node).is_some_and(|of| of.end == at + 1);
             let ended: HashSet<u64> = change.nodes().filter(is_last).collect();
             ended.into_iter().for_each(|node| self.volume.forget(node, 1));
         }
+        self.repeat_rest(&mut contents, &recorded, revival)?;
+        if requests.iter().any(is_durable) {
+            // What they wrote is in memory only, once more. Programs hear of an error at their own syncs.
+            let _ = self.volume.write_for_handover();
+        }
         Ok(())
+    }
+
+    /// Repeats what there was no space for. Everything else is as it was then.
+    fn repeat_rest(
+        &self,
+        contents: &mut Contents,
+        recorded: &[Recorded<'_>],
+        revival: &Revival,
+    ) -> Result<(), ExitError> {
+        let has_name = |node| self.volume.attributes(node).is_ok_and(|inode| inode.links > 0);
+        let is_unread = |node: u64| !has_name(node) && !revival.is_referred(node);
+        let repeated = self.repeat_left(contents, recorded, is_unread);
+        repeated.map_err(|refusal| diverged(&self.code_of(0, &refusal).to_string()))
     }
 
     /// Returns whether the log has this change and all before it, as far as its directory or its new inode tells.
     fn is_in_log(&self, (request, change): Recorded<'_>, next_ino: u64) -> bool {
-        if change.is_refused {
+        if change.is_refused() {
             return false;
         }
         let directory = match &request.operation {
@@ -123,6 +154,10 @@ impl FuseShell {
         let result = match &request.operation {
             // Its descriptor may be closed, and it was accepted.
             FuseOperation::Setattr(asked) => self.setattr_through(request, asked, true),
+            // It was accepted, whatever the file had before.
+            FuseOperation::Setxattr { name, value, clear_sgid, .. } if change.given.is_some() => {
+                self.setxattr(request, name, value, 0, *clear_sgid)
+            }
             FuseOperation::Fallocate { offset, len, mode, .. } => {
                 let keeps = change.begun.keeps_privileges;
                 let kills = !keeps && self.has_privileges(request.node).unwrap_or(false);
@@ -136,15 +171,38 @@ impl FuseShell {
     /// Executes a change, and once more if it has no space before everything is in the log.
     fn execute_with_space(&self, recorded: Recorded<'_>) -> ReplyResult {
         let result = self.execute(recorded);
-        if !is_full(&result) || recorded.1.is_refused {
+        if !is_full(&result) || recorded.1.is_refused() {
             return result;
         }
-        let _ = self.volume.sync_all();
+        let _ = self.volume.write_for_handover();
         self.execute(recorded)
     }
 
-    /// Repeats a change that the log lacks.
-    fn repeat(&self, (request, change): Recorded<'_>) -> Result<(), ExitError> {
+    /// Repeats change `at`, which the log lacks.
+    fn repeat(
+        &self,
+        contents: &mut Contents,
+        (at, recorded): (usize, Recorded<'_>),
+        is_unread: bool,
+    ) -> Result<(), ExitError> {
+        let (request, change) = recorded;
+        let kills = match &request.operation {
+            _ if is_unread && has_only_content(request) => return Ok(()),
+            FuseOperation::Write(write) => write.kill_privileges,
+            FuseOperation::Fallocate { .. } => {
+                !change.begun.keeps_privileges && self.has_privileges(request.node).unwrap_or(false)
+            }
+            _ => return self.repeat_whole(contents, (at, recorded)),
+        };
+        let repeated = self.repeat_content(contents, (at, recorded), kills);
+        self.check_outcome(contents, (at, request), repeated)
+    }
+
+    fn repeat_whole(
+        &self,
+        contents: &Contents,
+        (at, (request, change)): (usize, Recorded<'_>),
+    ) -> Result<(), ExitError> {
         let result = self.execute_with_space((request, change));
         let (made, handle) = match &result {
             Ok(Reply::Entry(entry)) => (entry.node, 0),
@@ -157,9 +215,9 @@ impl FuseShell {
             return Err(diverged("a change has another outcome than before"));
         }
         if let Err(code) = &result
-            && !change.is_refused
+            && !change.is_refused()
         {
-            self.check_repeated(request, *code)?;
+            self.check_repeated(contents, (at, request), *code)?;
         }
         // Both are among those that were recorded.
         if made > 0 {
@@ -172,11 +230,17 @@ impl FuseShell {
     }
 
     /// Returns an error if a change that was done fails with `code` now, and if that is no trace of later changes in the log.
-    fn check_repeated(&self, request: &FuseRequest<'_>, code: Errno) -> Result<(), ExitError> {
+    fn check_repeated(
+        &self,
+        contents: &Contents,
+        (at, request): (usize, &FuseRequest<'_>),
+        code: Errno,
+    ) -> Result<(), ExitError> {
         let is_expected = match &request.operation {
-            // The attribute is there, or is not, as after a later change.
-            FuseOperation::Setxattr { .. } | FuseOperation::Removexattr { .. } => {
-                matches!(code.code(), libc::EEXIST | libc::ENODATA)
+            FuseOperation::Removexattr { .. } => code.code() == libc::ENODATA,
+            // The attributes of the file are those after later changes, and there is no room for this one beside them.
+            FuseOperation::Setxattr { .. } => {
+                code.code() == libc::ENOSPC && contents.is_attribute_changed_later(at)
             }
             _ => false,
         };
@@ -197,7 +261,8 @@ impl FuseShell {
             FuseOperation::Removexattr { name } => (name, None),
             // It was not accepted yet, and its descriptor is still open.
             FuseOperation::Setattr(_) => return self.pass(request, None, &mut []),
-            _ => return self.execute((request, change)),
+            FuseOperation::Write(write) => return self.finish_write(request, write),
+            _ => return self.execute_with_space((request, change)),
         };
         let now = change.begun.now;
         let is_changed = self.volume.attributes(request.node).is_ok_and(|inode| inode.ctime == now);
@@ -206,6 +271,15 @@ impl FuseShell {
             true => Ok(Reply::Done),
             false => self.pass(request, None, &mut []),
         }
+    }
+
+    /// Executes a write that was begun. The program gets an error only for what does not fit once everything else is in the log.
+    fn finish_write(&self, request: &FuseRequest<'_>, write: &WriteArgs<'_>) -> ReplyResult {
+        let first = WriteArgs { open_flags: 0, from_cache: false, ..*write };
+        if let Err(Refusal::Failed(Error::NoSpace)) = self.write(request, &first) {
+            let _ = self.volume.write_for_handover();
+        }
+        self.pass(request, None, &mut [])
     }
 
     /// Returns the reply to a change that is in the log.
@@ -230,49 +304,28 @@ impl FuseShell {
         })
     }
 
-    /// Repeats what a change does to data. Names and attributes are in the log, with later changes of them.
-    fn repeat_data(&self, (request, change): Recorded<'_>) -> Result<(), ExitError> {
-        let Ok(before) = self.volume.attributes(request.node) else { return Ok(()) };
-        let mut outcome = self.change_data(request, &before);
-        if is_full_refusal(&outcome) && !change.is_refused {
-            let _ = self.volume.sync_all();
-            outcome = self.change_data(request, &before);
-        }
-        match outcome {
-            Some(Err(refusal)) if !change.is_refused => {
-                self.check_repeated(request, self.code_of(request.node, &refusal))
-            }
-            _ => Ok(()),
-        }
+    /// Repeats what change `at` does to data. Names and attributes are in the log, with later changes of them.
+    fn repeat_data(
+        &self,
+        contents: &mut Contents,
+        (at, recorded): (usize, Recorded<'_>),
+    ) -> Result<(), ExitError> {
+        let request = recorded.0;
+        let repeated = match size_set(request) {
+            Some(size) => self.repeat_truncation(request, size),
+            None => self.repeat_content(contents, (at, recorded), false),
+        };
+        self.check_outcome(contents, (at, request), repeated)
     }
 
-    /// Changes data as `request` asks for, and nothing else of the file, which has the attributes `before`.
-    fn change_data(&self, request: &FuseRequest<'_>, before: &Inode) -> Option<OperationResult> {
-        let set_size = |size: u64| {
-            let (mtime, ctime) = (Some(before.mtime), Some(before.ctime));
-            let only_size = AttributeChanges {
-                size: Some(size),
-                mtime,
-                ctime,
-                keep_times: true,
-                through_open: true,
-                keep_capability: true,
-                ..AttributeChanges::default()
-            };
-            self.volume.set_attributes(request.node, &only_size, &caller(request))?;
-            Ok(Reply::Done)
-        };
-        Some(match &request.operation {
-            FuseOperation::Write(write) => {
-                let only_data = WriteArgs { kill_privileges: false, open_flags: 0, ..*write };
-                self.write(request, &only_data)
-            }
-            FuseOperation::Setattr(SetattrArgs { size: Some(size), .. }) => set_size(*size),
-            FuseOperation::Open { .. } => set_size(0),
-            FuseOperation::Fallocate { offset, len, mode, .. } => {
-                self.allocate(request, (*offset, *len), *mode, false)
-            }
-            _ => return None,
+    fn check_outcome(
+        &self,
+        contents: &Contents,
+        (at, request): (usize, &FuseRequest<'_>),
+        outcome: Result<(), Refusal>,
+    ) -> Result<(), ExitError> {
+        outcome.or_else(|refusal| {
+            self.check_repeated(contents, (at, request), self.code_of(request.node, &refusal))
         })
     }
 
@@ -291,33 +344,33 @@ fn by_node(recorded: &[Recorded<'_>]) -> HashMap<u64, NodeChanges> {
         for node in change.nodes() {
             found.entry(node).or_default().end = at + 1;
         }
-        let is_done = change.given.is_some() && !change.is_refused;
-        match &request.operation {
-            FuseOperation::Link { target, .. } => {
-                found.entry(*target).or_default().is_linked = true;
-            }
-            FuseOperation::Setattr(SetattrArgs { size: Some(0), .. })
-            | FuseOperation::Open { .. }
-                if is_done =>
-            {
-                found.entry(request.node).or_default().emptied = at + 1;
-            }
-            _ => {}
+        if let FuseOperation::Link { target, .. } = &request.operation {
+            found.entry(*target).or_default().is_linked = true;
         }
     }
     found
 }
 
-fn is_write(request: &FuseRequest<'_>) -> bool {
-    matches!(request.operation, FuseOperation::Write(_))
+/// Returns whether a refused change has done what there was space for: only data of the kernel's cache is written block by block.
+fn is_done_in_part((request, change): Recorded<'_>) -> bool {
+    let is_from_cache =
+        matches!(&request.operation, FuseOperation::Write(write) if write.from_cache);
+    is_from_cache && change.refusal == Some(libc::ENOSPC)
 }
 
 fn is_full(result: &ReplyResult) -> bool {
     matches!(result, Err(code) if code.code() == libc::ENOSPC)
 }
 
-fn is_full_refusal(outcome: &Option<OperationResult>) -> bool {
-    matches!(outcome, Some(Err(Refusal::Failed(sfs_core::Error::NoSpace))))
+/// Returns whether a change is a write that is durable before its reply.
+fn is_durable(request: &FuseRequest<'_>) -> bool {
+    let FuseOperation::Write(write) = &request.operation else { return false };
+    !write.from_cache && write.open_flags.cast_signed() & libc::O_DSYNC != 0
+}
+
+/// Returns whether a change is one of content, and of nothing else that is read.
+fn has_only_content(request: &FuseRequest<'_>) -> bool {
+    matches!(request.operation, FuseOperation::Write(_) | FuseOperation::Fallocate { .. })
 }
 
 fn diverged(reason: &str) -> ExitError {

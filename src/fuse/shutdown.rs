@@ -32,6 +32,9 @@ impl FuseShell {
         if flag < SHUTDOWN_FLAG_MAX && !self.volume.is_read_only() {
             self.volume.sync_all()?;
         }
+        if let Some(journal) = &self.journal {
+            journal.stop_volume();
+        }
         self.volume.shut_down();
         self.log_shutdown(request.pid.cast_signed());
         Ok(Reply::Ioctl(0, ReplyBytes::Value(Vec::new())))

@@ -1,25 +1,28 @@
 //! The side of the monitor, after the program of a mount has died: it hands over what it holds, and has nothing to pause.
 
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::link::Link;
 use super::messages::{PROTOCOL, ToNew, ToOld};
-use super::state::DescriptorUse;
+use super::state::{DescriptorUse, HandedState};
 use crate::exit_error::ExitError;
-use crate::monitor::HeldMount;
+use crate::monitor::{HeldMount, NotHandedOver};
+use crate::survival;
 
 /// Longest wait for the new program: the recovery of a large volume takes a while.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// Hands `held` over to the program at the other end of `link`. Returns once it serves.
-pub(crate) fn hand_over(link: OwnedFd, held: HeldMount) -> Result<(), ExitError> {
+pub(crate) fn hand_over(link: OwnedFd, held: HeldMount) -> Result<(), NotHandedOver> {
     let link = Link::new(link);
     let end = Instant::now() + WAIT_MAX;
     let HeldMount { state, mut descriptors, monitor } = held;
     let Ok(ToNew::State(mut state)) = serde_json::from_slice(&state) else {
-        return Err(ExitError::system("the daemon that has died has given no state"));
+        return Err(ExitError::system("the daemon that has died has given no state").into());
     };
+    check_records(&state, &descriptors)?;
     for (usage, socket) in
         [DescriptorUse::MonitorOfMount, DescriptorUse::MonitorOfProcesses].into_iter().zip(monitor)
     {
@@ -28,7 +31,7 @@ pub(crate) fn hand_over(link: OwnedFd, held: HeldMount) -> Result<(), ExitError>
     }
     match receive(&link, end)? {
         ToOld::Hello { protocol: PROTOCOL, .. } => {}
-        _ => return Err(ExitError::system("another program was started")),
+        _ => return Err(ExitError::system("another program was started").into()),
     }
     let with: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
     link.send(&ToNew::State(state), &with, end).map_err(ExitError::system)?;
@@ -40,6 +43,19 @@ pub(crate) fn hand_over(link: OwnedFd, held: HeldMount) -> Result<(), ExitError>
         link.send(&answer, &[], end).map_err(ExitError::system)?;
     }
     Ok(())
+}
+
+/// Looks at the mark of the records: nothing else of them concerns this process.
+fn check_records(state: &HandedState, descriptors: &[OwnedFd]) -> Result<(), NotHandedOver> {
+    let mut all = state.descriptors.iter().zip(descriptors);
+    let Some((_, records)) = all.find(|(usage, _)| **usage == DescriptorUse::Records) else {
+        return Ok(());
+    };
+    let file = File::from(records.try_clone().map_err(ExitError::system)?);
+    match survival::uselessness(&file).map_err(ExitError::system)? {
+        None => Ok(()),
+        Some(why) => Err(NotHandedOver { failure: ExitError::system(why), is_final: true }),
+    }
 }
 
 fn receive(link: &Link, end: Instant) -> Result<ToOld, ExitError> {

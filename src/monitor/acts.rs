@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -67,7 +68,13 @@ impl PrivilegedActs {
 
     /// Ends that program, and waits for its end.
     pub(super) fn stop_program(&self) {
-        self.starter.stop();
+        self.starter.end();
+    }
+
+    /// Ends that program, and returns whether it was killed, by whomever; `false` if there is none.
+    pub(super) fn end_program(&self) -> bool {
+        let status = self.starter.end();
+        status.and_then(|status| status.signal()) == Some(libc::SIGKILL)
     }
 
     /// Names the mount; a second call has no effect.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
@@ -97,7 +97,21 @@ pub(crate) struct HeldMount {
 }
 
 /// Function that hands a mount over to the program at the other end of a socket.
-pub(crate) type HandOver = fn(OwnedFd, HeldMount) -> Result<(), ExitError>;
+pub(crate) type HandOver = fn(OwnedFd, HeldMount) -> Result<(), NotHandedOver>;
+
+/// Reason why a mount was not handed over.
+#[derive(Debug)]
+pub(crate) struct NotHandedOver {
+    pub(crate) failure: ExitError,
+    /// `true` if no other program could do more.
+    pub(crate) is_final: bool,
+}
+
+impl From<ExitError> for NotHandedOver {
+    fn from(failure: ExitError) -> Self {
+        Self { failure, is_final: false }
+    }
+}
 
 /// How the mount's program is started.
 #[derive(Clone, Debug)]
@@ -113,7 +127,7 @@ pub(crate) struct StartSpec {
 impl Default for StartSpec {
     /// Returns a specification that starts no program.
     fn default() -> Self {
-        let hand_over: HandOver = |_, _| Err(ExitError::system("no program can be started"));
+        let hand_over: HandOver = |_, _| Err(ExitError::system("no program can be started").into());
         Self { program: PathBuf::new(), arguments: Vec::new(), hand_over }
     }
 }
@@ -159,17 +173,17 @@ impl Starter {
         self.spec.hand_over
     }
 
-    /// Ends the program, and waits for its end: from then on it writes nothing.
-    pub(super) fn stop(&self) {
-        end(&mut self.started.lock());
+    /// Ends the program, and waits for its end: from then on it writes nothing. Returns how it has ended: as it has by itself, if it
+    /// had already.
+    pub(super) fn end(&self) -> Option<ExitStatus> {
+        end(&mut self.started.lock())
     }
 }
 
-fn end(started: &mut Option<Child>) {
-    if let Some(mut child) = started.take() {
-        let _ = child.kill();
-        let _ = child.wait();
-    }
+fn end(started: &mut Option<Child>) -> Option<ExitStatus> {
+    let mut child = started.take()?;
+    let _ = child.kill();
+    child.wait().ok()
 }
 
 /// Returns the variables of this process that the program needs: it must find the same runtime directory.

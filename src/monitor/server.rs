@@ -15,12 +15,17 @@ use super::acts::{PrivilegedActs, shutdown_flag};
 use super::messages::{self, MonitorReply, MonitorRequest};
 use super::program::{StartSpec, Successor};
 use super::supervisor::Supervisor;
+use super::watched_process::WatchedProcess;
 use crate::exit_error::ExitError;
 use crate::ready_pipe;
 use crate::sandbox::capabilities;
 
 /// Serves the daemon at the other ends of the sockets until it has ended. Does not return.
-pub(super) fn run(mount: OwnedFd, questions: OwnedFd, spec: StartSpec) -> ! {
+pub(super) fn run(
+    mount: OwnedFd,
+    questions: OwnedFd,
+    (spec, daemon): (StartSpec, Option<WatchedProcess>),
+) -> ! {
     // The name tells the process apart from the daemon.
     let _ = set_name(c"sfs-monitor");
     // The daemon unmounts on these signals, and then needs the monitor.
@@ -33,30 +38,37 @@ pub(super) fn run(mount: OwnedFd, questions: OwnedFd, spec: StartSpec) -> ! {
     // A program that it starts, which is root's, gets back what is left in the bounding set: it mounts, as this one did.
     let _ = capabilities::keep_only_here(needed);
     let acts = Arc::new(PrivilegedActs::starting(spec));
-    let mut supervisor = Supervisor::default();
+    let mut supervisor = Supervisor::new(daemon);
     let mut sockets = Some((mount, questions));
     while let Some((mount, questions)) = sockets {
-        sockets = match serve(mount, questions, &acts, &mut supervisor) {
-            true => supervisor.next_program(&acts),
-            false => None,
-        };
+        serve(mount, questions, &acts, &mut supervisor);
+        sockets = supervisor.next_program(&acts);
     }
     process::exit(0);
 }
 
-/// Serves one program to its end. Returns `false` if that is not possible.
+/// Serves one program until it has closed its end of the socket, or cannot be served any more.
 fn serve(
     mount: OwnedFd,
     questions: OwnedFd,
     acts: &Arc<PrivilegedActs>,
     supervisor: &mut Supervisor,
-) -> bool {
+) {
     let of_answers = acts.clone();
     let answering = thread::Builder::new().spawn(move || answer(&questions, &of_answers));
-    if answering.is_ok() {
-        serve_mount(&mount, acts, supervisor);
+    match answering {
+        Ok(_) => serve_mount(&mount, acts, supervisor),
+        // The program is started again.
+        Err(_) if supervisor.is_watching() => {}
+        Err(error) => refuse(&mount, ExitError::system(error)),
     }
-    answering.is_ok()
+}
+
+/// Refuses the first request about the mount: the mount is not made then.
+fn refuse(socket: &OwnedFd, failure: ExitError) {
+    if let Ok(Some(_)) = messages::receive::<MonitorRequest>(socket) {
+        let _ = messages::send(socket, &reply_to(Err(failure)), None);
+    }
 }
 
 /// Names the mount that this process unmounts, if it sees the mount.
@@ -71,7 +83,7 @@ fn note_mount(acts: &PrivilegedActs, dir: PathBuf, number: DeviceNumber) -> Resu
     Ok(())
 }
 
-/// Serves requests about the mount.
+/// Serves requests about the mount, until the program has closed its end of the socket, or makes no sense any more.
 fn serve_mount(socket: &OwnedFd, acts: &Arc<PrivilegedActs>, supervisor: &mut Supervisor) {
     while let Ok(Some((request, descriptor))) = messages::receive(socket) {
         let mut link = None;
@@ -79,12 +91,13 @@ fn serve_mount(socket: &OwnedFd, acts: &Arc<PrivilegedActs>, supervisor: &mut Su
             MonitorRequest::Mounted { dir, major, minor } => {
                 note_mount(acts, messages::path(dir), DeviceNumber { major, minor })
             }
-            MonitorRequest::Detach { lazy, force } => {
-                if detach_aside(socket, acts, flags(lazy, force)).is_err() {
-                    return;
+            MonitorRequest::Detach { lazy, force } if supervisor.is_watching() => {
+                match detach_aside(socket, acts, flags(lazy, force)) {
+                    Ok(()) => continue,
+                    Err(error) => Err(ExitError::system(error)),
                 }
-                continue;
             }
+            MonitorRequest::Detach { lazy, force } => acts.detach(flags(lazy, force)),
             MonitorRequest::StartProgram { own } => {
                 let which = if own { Successor::Own } else { Successor::Installed };
                 let started = acts.start_program(which).map(|socket| link = Some(socket));
@@ -98,14 +111,8 @@ fn serve_mount(socket: &OwnedFd, acts: &Arc<PrivilegedActs>, supervisor: &mut Su
                 supervisor.hold(state);
                 Ok(())
             }
-            MonitorRequest::Keep => {
-                supervisor.keep(descriptor);
-                Ok(())
-            }
-            MonitorRequest::Watch => {
-                supervisor.watch();
-                Ok(())
-            }
+            MonitorRequest::Keep => supervisor.keep(descriptor),
+            MonitorRequest::Watch => supervisor.watch(),
             MonitorRequest::Release => {
                 supervisor.release();
                 Ok(())
@@ -161,5 +168,47 @@ fn answer(socket: &OwnedFd, acts: &PrivilegedActs) {
         if messages::send(socket, &reply, None).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+
+    use super::*;
+
+    /// Regression: a daemon that had sent what makes no sense was taken for dead, and another one was started beside it.
+    #[test]
+    fn a_daemon_that_makes_no_sense_is_ended_first() {
+        let mut daemon = Command::new("sleep").arg("60").spawn().expect("a program");
+        let mut supervisor = Supervisor::new(Some(WatchedProcess::of(&daemon)));
+        supervisor.watch().expect("it can be watched");
+        let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None).expect("sockets");
+        send(&theirs, b"no JSON", SendFlags::empty()).expect("sent");
+        let acts = Arc::new(PrivilegedActs::default());
+        serve_mount(&ours, &acts, &mut supervisor);
+        assert!(daemon.try_wait().expect("a child").is_none(), "it lives");
+        assert!(supervisor.end_first());
+        assert!(daemon.try_wait().expect("a child").is_some(), "it does not write any more");
+    }
+
+    #[test]
+    fn a_mount_is_refused_that_cannot_be_served() {
+        let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None).expect("sockets");
+        messages::send(&theirs, &MonitorRequest::StopProgram, None).expect("sent");
+        refuse(&ours, ExitError::system("no thread"));
+        let reply = messages::receive(&theirs).expect("a packet").expect("a reply").0;
+        assert!(matches!(reply, MonitorReply::Failed { line, .. } if line.contains("no thread")));
+    }
+
+    #[test]
+    fn a_daemon_that_cannot_be_watched_is_told() {
+        let mut supervisor = Supervisor::new(None);
+        supervisor.watch().expect_err("its end could not be seen");
+        supervisor.keep(None).expect_err("the descriptor is missing");
     }
 }

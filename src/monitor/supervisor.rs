@@ -1,8 +1,8 @@
 //! Keeping a mount alive whose program dies.
 //!
-//! The program gives the monitor duplicates of its descriptors before the first request. The monitor reads from none of them. Once
-//! the program has died, all its system calls have ended: its end of the socket is closed with its last thread. The monitor then starts
-//! the same program again, and hands it the mount over as the program before would have done.
+//! The program gives the monitor duplicates of its descriptors before the first request. The monitor reads from none of them. A
+//! program that cannot be served any more has died, or is killed. Once its last thread has ended, all its system calls have, too. The
+//! monitor then starts the same program again, and hands it the mount over as the program before would have done.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,45 +13,62 @@ use nix::mount::MntFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::acts::PrivilegedActs;
-use super::program::{HeldMount, Successor};
+use super::deaths::{Deaths, SERVED_MIN};
+use super::program::{HeldMount, NotHandedOver, Successor};
+use super::watched_process::WatchedProcess;
 use crate::exit_error::ExitError;
 use crate::logging;
-
-/// Number of deaths in a row of programs that have served for less than [`SERVED_MIN`], after which the mount is taken away.
-const DEATHS_MAX: u32 = 8;
-
-/// Time for which a program must have served so that its death is no sign of a defect that lasts.
-const SERVED_MIN: Duration = Duration::from_secs(1);
-
-/// Pause after a program that has not come to serve; twice as long after each one that follows.
-const PAUSE: Duration = Duration::from_millis(25);
 
 /// State of a mount that the monitor holds.
 #[derive(Default)]
 pub(super) struct Supervisor {
+    /// The first program. Those that are started here are children, which the starter ends and waits for.
+    first: Option<WatchedProcess>,
     state: Vec<u8>,
     descriptors: Vec<OwnedFd>,
     is_watching: bool,
-    /// Thread that has handed the mount over to the program that was started last, and the time at which it had.
-    giving: Option<JoinHandle<Option<Instant>>>,
-    /// Number of deaths in a row of programs that have not served for long.
-    deaths: u32,
+    /// Thread that hands the mount over to the program that was started last.
+    giving: Option<JoinHandle<Result<Instant, NotHandedOver>>>,
+    deaths: Deaths,
 }
 
 impl Supervisor {
+    /// Returns a supervisor of the program `first`.
+    pub(super) fn new(first: Option<WatchedProcess>) -> Self {
+        Self { first, ..Self::default() }
+    }
+
     /// Takes the state of the mount.
     pub(super) fn hold(&mut self, state: Vec<u8>) {
-        *self = Self { state, ..Self::default() };
+        *self = Self { state, ..Self::new(self.first.take()) };
     }
 
     /// Takes the next descriptor of the state.
-    pub(super) fn keep(&mut self, descriptor: Option<OwnedFd>) {
-        self.descriptors.extend(descriptor);
+    ///
+    /// # Errors
+    ///
+    /// The descriptor has not arrived: this process has too many.
+    pub(super) fn keep(&mut self, descriptor: Option<OwnedFd>) -> Result<(), ExitError> {
+        let missing = || ExitError::system("the monitor has too many open files");
+        self.descriptors.push(descriptor.ok_or_else(missing)?);
+        Ok(())
     }
 
     /// Starts the program again from now on.
-    pub(super) fn watch(&mut self) {
+    ///
+    /// # Errors
+    ///
+    /// The end of the program could not be seen.
+    pub(super) fn watch(&mut self) -> Result<(), ExitError> {
+        if self.first.is_none() {
+            return Err(ExitError::system("the monitor cannot see the end of the daemon"));
+        }
         self.is_watching = true;
+        Ok(())
+    }
+
+    pub(super) fn is_watching(&self) -> bool {
+        self.is_watching
     }
 
     /// Lets everything go.
@@ -62,18 +79,26 @@ impl Supervisor {
     /// Starts the program again after it has died. Returns the sockets to it: for the mount, and for questions. `None` once a program
     /// has closed the volume, and after too many deaths. A mount that is gone is no reason: its changes may be in the records alone.
     pub(super) fn next_program(&mut self, acts: &PrivilegedActs) -> Option<(OwnedFd, OwnedFd)> {
-        let mut served = self.served();
+        if !self.is_watching {
+            return None;
+        }
+        logging::to_system();
+        if !self.end_first() {
+            tracing::error!("the end of the daemon cannot be seen; it is not started again");
+            self.release();
+            return None;
+        }
+        let (mut served, is_final) = self.served();
         while self.is_watching {
-            logging::to_system();
-            let has_served = served.is_some_and(|time| time >= SERVED_MIN);
-            self.deaths = if has_served { 1 } else { self.deaths + 1 };
-            if self.deaths > DEATHS_MAX {
-                tracing::error!("the daemon dies again and again; its mount is taken away");
+            // That of the first program is known to its parent alone.
+            self.deaths.note(Instant::now(), served, acts.end_program());
+            if is_final || self.deaths.are_too_many() {
+                tracing::error!("a daemon is not started again; its mount is taken away");
                 let _ = acts.detach(MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
                 break;
             }
             if served.is_none() {
-                thread::sleep(PAUSE * (1 << self.deaths));
+                thread::sleep(self.deaths.pause());
             }
             tracing::warn!("the daemon of a mount has died; it is started again");
             match self.start_again(acts) {
@@ -87,12 +112,23 @@ impl Supervisor {
         None
     }
 
-    /// Returns the time for which the last program has served, which has ended; `None` if it never did. The first one counts as one
-    /// that has.
-    fn served(&mut self) -> Option<Duration> {
-        match self.giving.take() {
-            None => Some(SERVED_MIN),
-            Some(giving) => giving.join().ok().flatten().map(|since: Instant| since.elapsed()),
+    /// Ends the first program, beside which no other one must write: it may be served no more, and live. `false` if its end is not
+    /// certain.
+    pub(super) fn end_first(&mut self) -> bool {
+        self.first.take().is_none_or(|first| first.end())
+    }
+
+    /// Returns the time for which the last program has served, which has ended, and whether no other one could; `None` if it never
+    /// did. The first one counts as one that has.
+    fn served(&mut self) -> (Option<Duration>, bool) {
+        let Some(giving) = self.giving.take() else { return (Some(SERVED_MIN), false) };
+        match giving.join() {
+            Ok(Ok(since)) => (Some(since.elapsed()), false),
+            Ok(Err(NotHandedOver { failure, is_final })) => {
+                tracing::error!("the daemon was not started again: {failure}");
+                (None, is_final)
+            }
+            Err(_) => (None, false),
         }
     }
 
@@ -108,13 +144,8 @@ impl Supervisor {
         let monitor = [mount.1, questions.1];
         let held = HeldMount { state: self.state.clone(), descriptors, monitor };
         let hand_over = acts.hand_over();
-        let giving = thread::Builder::new().spawn(move || match hand_over(link, held) {
-            Ok(()) => Some(Instant::now()),
-            Err(failure) => {
-                tracing::error!("the daemon was not started again: {failure}");
-                None
-            }
-        });
+        let hand_over = move || hand_over(link, held).map(|()| Instant::now());
+        let giving = thread::Builder::new().spawn(hand_over);
         self.giving = Some(giving.map_err(ExitError::system)?);
         Ok((mount.0, questions.0))
     }

@@ -238,7 +238,7 @@ pub(super) fn prepare(
     if !request.foreground {
         logging::to_system();
     }
-    panic_hook::end_the_process(name.clone());
+    panic_hook::end_the_process(name.clone(), options.survive);
     if !direct_io {
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
+use super::needed_files;
 use crate::exit_error::ExitError;
 use crate::handover::reviving;
 use crate::monitor::{StartSpec, TakeOver};
@@ -67,6 +68,21 @@ impl MountRequest {
         }
         request.transport = TransportChoice::Dev;
         Ok(request)
+    }
+
+    /// Refuses a mount on `dir` that is to survive its daemon, and hides what starts the daemon again.
+    pub(super) fn check_survival_on(&self, dir: &Path) -> Result<(), ExitError> {
+        if !self.options.survive {
+            return Ok(());
+        }
+        match needed_files::one_below(dir).map_err(ExitError::system)? {
+            None => Ok(()),
+            Some(path) => Err(ExitError::mount(format_args!(
+                "{}: mount option 'survive': {} is needed to start the daemon again, and would be below the mount; leave the option out",
+                dir.display(),
+                path.display()
+            ))),
+        }
     }
 
     /// Returns how a program is started that takes over the mount of the device at `path` on `dir`.

@@ -30,7 +30,7 @@ use crate::log_thread::{LogThread, LogWork};
 use crate::metrics::MetricsServer;
 use crate::ready_pipe::ReadyPipe;
 use crate::recent_cleanings::RecentCleanings;
-use crate::survival::CommitThread;
+use crate::survival::{CommitThread, Journal};
 use crate::timed_device::TimedDevice;
 
 /// Time between two looks at threads that start.
@@ -55,7 +55,8 @@ impl Prepared {
         own.unmount_on(self.signals, turn.clone(), move || {
             thawing.thaw(ThawReason::Unmount);
         })?;
-        let look = watch(volume.clone(), self.timed, self.log_work.clone(), name.clone());
+        let watched = (volume.clone(), self.timed, self.log_work.clone());
+        let look = watch(watched, self.journal.clone(), name.clone());
         let log_thread = LogThread::start(volume.clone(), self.log_work.clone(), waker.clone());
         let log_thread = log_thread.map_err(no_thread)?;
         let background =
@@ -241,9 +242,8 @@ fn join(
 /// Returns a function that tells the volume how long writing takes, adjusts the length of batches, wakes the log's thread for
 /// what the background has left to it, and logs what becomes wrong with the volume.
 fn watch(
-    volume: Arc<Volume>,
-    timed: Arc<TimedDevice>,
-    log_work: Arc<LogWork>,
+    (volume, timed, log_work): (Arc<Volume>, Arc<TimedDevice>, Arc<LogWork>),
+    journal: Option<Arc<Journal>>,
     name: String,
 ) -> impl FnMut() + Send + 'static {
     let mut log = HealthLog::default();
@@ -252,6 +252,7 @@ fn watch(
         log_work.adjust(&volume);
         log_work.note(&volume);
         log.look(&volume, &name);
+        journal.iter().for_each(|journal| journal.look());
     }
 }
 

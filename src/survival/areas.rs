@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 
 /// Bytes of records after which an area is full, without its first ones: room for sixteen of the longest writes.
 const FULL_LEN: u64 = 16 << 20;
@@ -33,6 +33,38 @@ const MAGIC: u64 = u64::from_le_bytes(*b"sfs-rec1");
 
 /// First word of a file whose records are not complete.
 const INCOMPLETE: u64 = 0;
+
+/// First word of the file of a volume that must not be written any more.
+const STOPPED: u64 = u64::from_le_bytes(*b"sfs-stop");
+
+/// Reason why nobody may go on with the records. It stays one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Useless {
+    /// Records are missing.
+    Incomplete,
+    /// The volume was stopped: a write has failed, or it was shut down.
+    Stopped,
+}
+
+impl std::fmt::Display for Useless {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Incomplete => "the records of the daemon that has died are not complete",
+            Self::Stopped => "the volume was stopped before its daemon died",
+        })
+    }
+}
+
+/// Returns why the records in `file` are of no use, if they are not.
+pub(crate) fn uselessness(file: &File) -> io::Result<Option<Useless>> {
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, 0)?;
+    Ok(match u64::from_le_bytes(word) {
+        MAGIC => None,
+        STOPPED => Some(Useless::Stopped),
+        _ => Some(Useless::Incomplete),
+    })
+}
 
 /// The two areas.
 #[derive(Debug)]
@@ -88,8 +120,8 @@ impl Areas {
 
     fn open_with_lens(file: File, lens: Lens) -> io::Result<(Self, Vec<StoredRecord>)> {
         let areas = Self { file, lens, number: 0, mark: 0, begun: 0, has_older: false };
-        if areas.read_word(0)? != MAGIC {
-            return Err(io::ErrorKind::InvalidData.into());
+        if let Some(why) = uselessness(&areas.file)? {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why.to_string()));
         }
         let mut found =
             [(areas.read_word(areas.start(0))?, 0), (areas.read_word(areas.start(1))?, 0)];
@@ -209,19 +241,26 @@ impl Areas {
 
     /// Discards the area before the current one.
     pub(crate) fn discard_older(&mut self) -> io::Result<()> {
-        self.write_word(self.start(self.number + 1), 0)?;
+        let start = self.start(self.number + 1);
+        self.write_word(start, 0)?;
         self.has_older = false;
+        // Without this its memory is used again, and that of many references never.
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let records = (start + AREA_HEAD_LEN, self.lens.place - AREA_HEAD_LEN);
+        let _ = fallocate(&self.file, flags, records.0, records.1);
         Ok(())
     }
 
-    /// Notes that records are missing, for whoever opens the file.
-    pub(crate) fn give_up(&self) -> io::Result<()> {
-        self.write_word(0, INCOMPLETE)
+    /// Notes why nobody may go on, for whoever opens the file.
+    pub(crate) fn give_up(&self, why: Useless) -> io::Result<()> {
+        self.write_word(0, if why == Useless::Stopped { STOPPED } else { INCOMPLETE })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     const LENS: Lens = Lens { place: 512, full: 240 };
@@ -326,9 +365,21 @@ mod tests {
     fn missing_records_are_known() {
         let mut areas = new();
         areas.append(1, [b"one", b""]).expect("room");
-        areas.give_up().expect("a file");
+        areas.give_up(Useless::Incomplete).expect("a file");
         let file = areas.file.try_clone().expect("a file");
         let error = Areas::open_with_lens(file, LENS).expect_err("records are missing");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    /// Regression: the memory of many references stayed for ever.
+    #[test]
+    fn a_discarded_area_takes_no_memory() {
+        let mut areas = Areas::new().expect("memory");
+        let taken = |areas: &Areas| areas.file.metadata().expect("a file").blocks() * 512;
+        areas.append(1, [&vec![1; 4 << 20], &[]]).expect("room");
+        areas.switch(&[]).expect("room");
+        assert!(taken(&areas) > 4 << 20);
+        areas.discard_older().expect("memory");
+        assert!(taken(&areas) < 1 << 20, "{}", taken(&areas));
     }
 }

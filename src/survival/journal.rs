@@ -5,6 +5,8 @@
 //! before its reply is sent, and one that it gives back before it is forgotten, so the records have too many references rather than
 //! too few.
 
+mod ending;
+
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,6 +27,10 @@ const LEFT_BY_CHANGES: usize = 256 << 10;
 
 /// Bytes of an area that references leave to replies.
 const LEFT_BY_REFERENCES: usize = 64 << 10;
+
+/// Seconds by which the clock may be behind the last change. Times are counted on until it has caught up; a clock that was set back by
+/// more is followed, once no change is recorded any more.
+const CLOCK_BEHIND_MAX: i64 = 1;
 
 /// Number of references in a record of all of them.
 const REFERENCES_AT_ONCE: usize = 4096;
@@ -65,13 +71,19 @@ struct State {
     unsent: HashMap<u64, u64>,
     /// Replies of an earlier process, by the numbers of their requests.
     earlier: HashMap<u64, EarlierReply>,
+    /// `true` if the current area has a change.
+    has_change: bool,
     has_given_up: bool,
+    is_volume_stopped: bool,
+    /// `true` at the end of the thread that commits.
     is_stopped: bool,
 }
 
 /// Change that is being executed.
 pub(crate) struct Changing<'a> {
     journal: &'a Journal,
+    /// `true` if the process that asks may leave suid, sgid and capabilities of the file.
+    pub(crate) keeps_privileges: bool,
     _changes: MutexGuard<'a, Timestamp>,
     _time: FixedTime,
 }
@@ -91,8 +103,16 @@ impl Journal {
         last: Timestamp,
     ) -> Self {
         let (unsent, earlier) = (HashMap::new(), HashMap::new());
-        let (has_given_up, is_stopped) = (false, false);
-        let state = State { areas, unsent, earlier, has_given_up, is_stopped };
+        let has_change = last != Timestamp::default();
+        let state = State {
+            areas,
+            unsent,
+            earlier,
+            has_change,
+            has_given_up: false,
+            is_volume_stopped: false,
+            is_stopped: false,
+        };
         let (full, discarded) = (Condvar::new(), Condvar::new());
         let (changes, state) = (Mutex::new(last), Mutex::new(state));
         let first_new = OnceLock::new();
@@ -104,25 +124,42 @@ impl Journal {
         self.state.lock().areas.file().try_clone().map(OwnedFd::from)
     }
 
-    /// Begins the change that `message` asks for: waits for the others, and records it. `keeps_privileges` is `true` if the process
-    /// that asks may leave suid, sgid and capabilities of the file.
-    pub(crate) fn begin(&self, message: &[u8], keeps_privileges: bool) -> Changing<'_> {
+    /// Begins the change that `message` asks for: waits for the others, and records it. `keeps_privileges` returns whether
+    /// the process that asks may leave suid, sgid and capabilities of the file; no other change comes in between.
+    pub(crate) fn begin(
+        &self,
+        message: &[u8],
+        keeps_privileges: impl FnOnce() -> bool,
+    ) -> Changing<'_> {
         let mut last = self.changes.lock();
-        let now = file_clock::now().max(after(*last));
-        *last = now;
+        let now = self.next_time(&mut last);
+        let keeps_privileges = keeps_privileges();
         let mut state = self.make_room(message.len() + LEFT_BY_CHANGES);
         let (kind, head) = record::request_head(Begun { now, keeps_privileges });
         self.append(&mut state, kind, [&head, message]);
+        state.has_change = true;
         drop(state);
-        Changing { journal: self, _changes: last, _time: file_clock::fix(now) }
+        let time = file_clock::fix(now);
+        Changing { journal: self, keeps_privileges, _changes: last, _time: time }
     }
 
     /// Begins a change that is executed again if the kernel sends it again, between two calls of [`Changing::settle`].
     pub(crate) fn begin_unrecorded(&self) -> Changing<'_> {
         let mut last = self.changes.lock();
-        *last = file_clock::now().max(after(*last));
-        let time = file_clock::fix(*last);
-        Changing { journal: self, _changes: last, _time: time }
+        let time = file_clock::fix(self.next_time(&mut last));
+        Changing { journal: self, keeps_privileges: true, _changes: last, _time: time }
+    }
+
+    /// Returns the time of the next change, another one than those of all that are recorded.
+    fn next_time(&self, last: &mut Timestamp) -> Timestamp {
+        let clock = file_clock::now();
+        if clock.secs.saturating_add(CLOCK_BEHIND_MAX) < last.secs {
+            self.settle(false);
+            *last = clock;
+        } else {
+            *last = clock.max(after(*last));
+        }
+        *last
     }
 
     /// Returns the state with room for a record of `len` bytes. The caller executes a change, or keeps others from doing so.
@@ -155,25 +192,35 @@ impl Journal {
         if let Err(error) = state.areas.switch(&records) {
             return self.give_up(state, &error);
         }
+        state.has_change = false;
         self.full.notify_one();
     }
 
+    /// Waits until every recorded change is in the log, and no record of one is left; `always` also if there is none now.
+    fn settle(&self, always: bool) {
+        let mut state = self.state.lock();
+        let wait = |state: &mut MutexGuard<'_, State>| {
+            while !state.has_given_up && state.areas.has_older() {
+                self.discarded.wait(state);
+            }
+        };
+        wait(&mut state);
+        if !state.has_given_up && (always || state.has_change) {
+            self.switch(&mut state);
+            wait(&mut state);
+        }
+    }
+
     fn append(&self, state: &mut State, kind: u32, parts: [&[u8]; 2]) {
+        if self.volume.has_failed() {
+            self.note_stopped(state);
+        }
         if state.has_given_up {
             return;
         }
         if let Err(error) = state.areas.append(kind, parts) {
             self.give_up(state, &error);
         }
-    }
-
-    /// Records nothing any more. The mount serves on, and ends when this process dies.
-    fn give_up(&self, state: &mut State, error: &dyn std::fmt::Display) {
-        state.has_given_up = true;
-        let _ = state.areas.give_up();
-        self.discarded.notify_all();
-        self.full.notify_all();
-        tracing::error!("{}: does not survive the end of its daemon any more: {error}", self.name);
     }
 
     /// Appends a record that no change belongs to.
@@ -316,11 +363,6 @@ impl Journal {
         self.discarded.notify_all();
     }
 
-    /// Gives up because what is recorded cannot be written to the log.
-    pub(super) fn fail(&self, error: &sfs_core::Error) {
-        self.give_up(&mut self.state.lock(), error);
-    }
-
     /// Ends the waits of the thread that commits.
     pub(super) fn stop(&self) {
         self.state.lock().is_stopped = true;
@@ -351,20 +393,14 @@ impl Changing<'_> {
         state.unsent.insert(unique, area);
     }
 
-    /// Waits until every change so far is in the log, and no record of one is left.
+    /// Waits until every recorded change is in the log, and no record of one is left.
     pub(crate) fn settle(&self) {
-        let journal = self.journal;
-        let mut state = journal.state.lock();
-        while !state.has_given_up && state.areas.has_older() {
-            journal.discarded.wait(&mut state);
-        }
-        if state.has_given_up {
-            return;
-        }
-        journal.switch(&mut state);
-        while !state.has_given_up && state.areas.has_older() {
-            journal.discarded.wait(&mut state);
-        }
+        self.journal.settle(false);
+    }
+
+    /// Does the same, after a change that was not recorded.
+    pub(crate) fn commit(&self) {
+        self.journal.settle(true);
     }
 }
 

@@ -74,7 +74,5 @@ fn no_memory(error: impl std::fmt::Display) -> ExitError {
 }
 
 fn incomplete(error: impl std::fmt::Display) -> ExitError {
-    ExitError::system(format_args!(
-        "the records of the daemon that has died are not complete: {error}"
-    ))
+    ExitError::system(format_args!("cannot read the records of the daemon that has died: {error}"))
 }

@@ -39,11 +39,16 @@ pub(crate) struct RecordedRequest {
     pub(crate) message: Vec<u8>,
     /// Reference and handle of the reply; `None` if the change was not completed.
     pub(crate) given: Option<Given>,
-    /// `true` if the change was refused.
-    pub(crate) is_refused: bool,
+    /// Number of the error if the change was refused.
+    pub(crate) refusal: Option<i32>,
 }
 
 impl RecordedRequest {
+    /// Returns whether the change was refused.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refusal.is_some()
+    }
+
     /// Returns the inodes that must be there when the change is repeated, and afterwards for later ones: that in the head of the
     /// request, the file that gets a name, and the one that was made without a name.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = u64> {
@@ -80,8 +85,8 @@ impl Survivors {
     fn add(&mut self, record: Record) -> Option<()> {
         match record {
             Record::Request { begun, message } => {
-                let (given, is_refused) = (None, false);
-                self.changes.push(RecordedRequest { begun, message, given, is_refused });
+                let (given, refusal) = (None, None);
+                self.changes.push(RecordedRequest { begun, message, given, refusal });
             }
             Record::Earlier(reply) => {
                 self.replies.insert(reply.unique, reply);
@@ -89,7 +94,8 @@ impl Survivors {
             Record::Reply { given, reply } => {
                 let change = self.changes.last_mut().filter(|change| change.given.is_none())?;
                 change.given = Some(given);
-                change.is_refused = reply.get(4..8)? != [0; 4];
+                let error = i32::read_from_bytes(reply.get(4..8)?).ok()?;
+                change.refusal = (error != 0).then(|| error.wrapping_neg());
                 if given.node > 0 {
                     *self.references.entry(given.node).or_default() += 1;
                 }
