@@ -45,7 +45,7 @@ impl Failure {
 pub enum OpenError {
     /// The protocol, the store or the local cache.
     #[error(transparent)]
-    Failure(#[from] Failure),
+    Failure(Failure),
     /// There is a volume already.
     #[error("there is a volume already")]
     Exists,
@@ -61,7 +61,7 @@ pub enum OpenError {
     /// The local cache belongs to another volume.
     #[error("the local cache belongs to another volume")]
     ForeignCache,
-    /// Another writer has taken the volume over since the cache was used, and the cache has what was never uploaded.
+    /// Another writer has taken the volume over since the cache was used, and the cache has blocks that were never uploaded.
     #[error(
         "{host} has taken the volume over since this cache was used, and {regions} regions of the cache were never uploaded: they are \
          not part of the volume any more; keep or remove the cache file, and mount with another one"
@@ -85,14 +85,8 @@ pub enum OpenError {
     State,
 }
 
-impl From<ObjectError> for OpenError {
-    fn from(error: ObjectError) -> Self {
-        Self::Failure(error.into())
-    }
-}
-
-impl From<DeviceError> for OpenError {
-    fn from(error: DeviceError) -> Self {
+impl<E: Into<Failure>> From<E> for OpenError {
+    fn from(error: E) -> Self {
         Self::Failure(error.into())
     }
 }

@@ -176,7 +176,7 @@ impl Local {
 
     /// Makes a new cache without content, for a volume with this id.
     pub(crate) fn reset(&self, id: [u8; 16]) -> Result<LocalHeader, DeviceError> {
-        // A header that is gone first makes everything behind it mean nothing.
+        // Without a header the maps and the image do not count, so a crash from here on leaves an empty cache.
         let zeros = Block::zeroed(2);
         self.device.write(0, &[&zeros], Stream::default())?;
         self.device.flush()?;

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use sfs_device::{Block, Stream};
 
 use super::dirty::{DirtyRegions, Frozen, runs};
+use super::local::LocalHeader;
 use super::log_record::{LogContent, Record};
 use super::state::VolumeState;
 use super::{Failure, ObjectDevice};
 use crate::mutant::{Mutant, mutated};
-use crate::name::{Epoch, ObjectName};
+use crate::name::ObjectName;
 use crate::store::ObjectStore;
 use crate::writer::Writer;
 
@@ -28,6 +29,8 @@ enum Commit {
 /// The owner of the epoch, and what was published.
 pub(super) struct Uploader<S> {
     pub(super) writer: Writer<S>,
+    /// The last header of the local cache.
+    pub(super) header: LocalHeader,
     /// The state of the last manifest; its map is not kept here.
     pub(super) published: VolumeState,
     /// First log object that the last manifest does not contain.
@@ -43,14 +46,6 @@ pub(super) struct Uploader<S> {
 }
 
 impl<S: ObjectStore> Uploader<S> {
-    pub(super) fn epoch(&self) -> Epoch {
-        self.writer.epoch()
-    }
-
-    pub(super) fn garbage_count(&self) -> u64 {
-        self.garbage.len() as u64
-    }
-
     /// Publishes a state. Log objects are superseded if `log_start` passes them.
     pub(super) fn publish(
         &mut self,
@@ -116,9 +111,8 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         let mut state = self.state.lock();
         state.failure = Some(Failure::Closed);
         self.local.write_present(&state.present)?;
-        let mut header = self.header.lock();
-        header.is_closed = true;
-        Ok(self.local.set_header(&mut header)?)
+        uploader.header.is_closed = true;
+        Ok(self.local.set_header(&mut uploader.header)?)
     }
 
     /// Deletes what nothing has needed for the grace time.
