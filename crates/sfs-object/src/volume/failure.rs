@@ -4,6 +4,7 @@ use std::io;
 
 use sfs_device::{DeviceError, Operation};
 
+use super::shape::Shape;
 use crate::error::ObjectError;
 use crate::store::Stopped;
 
@@ -61,6 +62,11 @@ pub enum OpenError {
     /// The local cache belongs to another volume.
     #[error("the local cache belongs to another volume")]
     ForeignCache,
+    /// A volume cannot be made with a local cache that belongs to one already.
+    #[error(
+        "the local cache belongs to a volume already: remove the cache file, or make the volume with another one"
+    )]
+    UsedCache,
     /// Another writer has taken the volume over since the cache was used, and the cache has blocks that were never uploaded.
     #[error(
         "{host} has taken the volume over since this cache was used, and {regions} regions of the cache were never uploaded: they are \
@@ -80,6 +86,9 @@ pub enum OpenError {
         /// Number of blocks that are needed.
         needed: u64,
     },
+    /// No volume can have this shape.
+    #[error("a volume cannot have {} blocks in regions of {} blocks", .0.volume_blocks, .0.region_blocks)]
+    Shape(Shape),
     /// The state in a manifest or a log object cannot be read.
     #[error("the state of the volume is damaged, or of a later version")]
     State,

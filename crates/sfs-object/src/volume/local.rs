@@ -126,12 +126,12 @@ impl Local {
         Geometry { block_count: self.shape.volume_blocks, ..self.device.geometry().clone() }
     }
 
-    /// Returns the newest header, or `None` if the device has none of a volume of this shape.
+    /// Returns the newest header, of a volume of any shape, or `None` if the device has none.
     pub(crate) fn header(&self) -> Result<Option<LocalHeader>, DeviceError> {
         let mut blocks = Block::zeroed(2);
         self.device.read(0, &mut blocks)?;
         let headers = blocks.iter().filter_map(LocalHeader::decode);
-        Ok(headers.filter(|header| header.shape == self.shape).max_by_key(|header| header.sequence))
+        Ok(headers.max_by_key(|header| header.sequence))
     }
 
     /// Writes the next header, durably.

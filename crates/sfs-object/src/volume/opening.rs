@@ -50,19 +50,27 @@ pub fn read_state(store: &impl ObjectStore) -> Result<VolumeState, OpenError> {
 ///
 /// # Errors
 ///
-/// [`OpenError::Exists`] if there is one.
+/// [`OpenError::Exists`] if the store has a volume, [`OpenError::UsedCache`] if the cache belongs to one, and [`OpenError::Shape`]
+/// if no volume can have this shape. Nothing is changed then.
 pub fn create<S: ObjectStore + Clone>(
     store: S,
     local: Arc<dyn Device>,
     (id, shape): ([u8; 16], Shape),
     request: &OpenRequest,
 ) -> Result<ObjectDevice<S>, OpenError> {
+    if !shape.is_sound() {
+        return Err(OpenError::Shape(shape));
+    }
     match read_state(&store) {
         Err(OpenError::Failure(super::Failure::Object(ObjectError::NoVolume))) => {}
         Ok(_) | Err(OpenError::State) => return Err(OpenError::Exists),
         Err(error) => return Err(error),
     }
     let local = local_of(local, shape)?;
+    // The header of a creation that was cut short names no state: nothing was written to that cache.
+    if local.header()?.is_some_and(|header| header.state_epoch != Epoch(0)) {
+        return Err(OpenError::UsedCache);
+    }
     let (writer, recovered) =
         Writer::take_over(store.clone(), request.nonce, Thinning::OF_VOLUMES)?;
     if recovered.is_some() {
@@ -136,6 +144,10 @@ struct Found {
 impl Found {
     fn in_cache(local: &Local) -> Result<Self, OpenError> {
         let header = local.header()?;
+        // The shape of a volume never changes.
+        if header.is_some_and(|header| header.shape != local.shape) {
+            return Err(OpenError::ForeignCache);
+        }
         let ahead = match header {
             Some(_) => local.ahead()?,
             None => bits(local.shape.regions()),
