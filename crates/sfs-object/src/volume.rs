@@ -79,8 +79,9 @@ pub struct ObjectDevice<S> {
     geometry: Geometry,
     durability: Durability,
     limits: Limits,
-    /// Held for reading by requests to the image, for writing by who cuts or evicts. Taken before `state`.
+    /// Held for reading during a request to the image, for writing during a cut, a discard or an eviction. Taken before `state`.
     access: RwLock<()>,
+    /// Never held during I/O.
     state: Mutex<State>,
     /// Notified when a region is no longer busy.
     changed: Condvar,
@@ -106,7 +107,7 @@ struct State {
     frozen: Option<Frozen>,
     /// Regions of which log objects have pieces: the image alone has them whole.
     unjoined: BTreeSet<u64>,
-    /// Regions that a thread is filling or preparing.
+    /// Regions that a thread is filling, preparing, discarding or evicting.
     busy: HashSet<u64>,
     /// Regions that were used since eviction looked at them.
     used: FixedBitSet,

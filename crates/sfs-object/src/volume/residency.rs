@@ -110,7 +110,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         result
     }
 
-    fn end_busy(&self, regions: impl Iterator<Item = u64>) {
+    pub(super) fn end_busy(&self, regions: impl Iterator<Item = u64>) {
         let mut state = self.state.lock();
         for region in regions {
             state.busy.remove(&region);
@@ -239,34 +239,49 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     }
 
     /// Evicts regions until there is room for a number of pages. Returns whether there is.
-    fn evict(&self, pages: u64) -> Result<bool, Failure> {
-        let shape = self.local.shape;
+    pub(super) fn evict(&self, pages: u64) -> Result<bool, Failure> {
         let limit = (self.limits.cache_blocks / PAGE_BLOCKS) as usize;
         let has_room = |state: &State| state.present_pages + pages as usize <= limit;
         if has_room(&self.state.lock()) {
             return Ok(true);
         }
         let _access = self.access.write();
-        let mut state = self.state.lock();
+        let (victims, has_room) = {
+            let mut state = self.state.lock();
+            let victims = state.choose_victims(self.local.shape, has_room);
+            (victims, has_room(&state))
+        };
+        let discard = |region: &u64| self.local.image.discard(self.local.shape.blocks(*region));
+        let result = victims.iter().try_for_each(discard);
+        self.end_busy(victims.into_iter());
+        result?;
+        Ok(has_room)
+    }
+}
+
+impl State {
+    /// Takes regions out of the image until there is room. They are busy: the caller discards them.
+    fn choose_victims(&mut self, shape: Shape, has_room: impl Fn(&Self) -> bool) -> Vec<u64> {
+        let mut victims = Vec::new();
         // The second round takes what was used before the first.
         for _ in 0..2 * shape.regions() {
-            if has_room(&state) {
-                return Ok(true);
+            if has_room(self) {
+                break;
             }
-            let region = state.hand;
-            state.hand = (region + 1) % shape.regions();
+            let region = self.hand;
+            self.hand = (region + 1) % shape.regions();
             let pages = shape.pages_of(shape.blocks(region));
-            if state.present.count_ones(pages.clone()) == 0 || !state.may_evict(region) {
+            if self.present.count_ones(pages.clone()) == 0 || !self.may_evict(region) {
                 continue;
             }
-            if state.used.contains(region as usize) {
-                state.used.remove(region as usize);
+            if self.used.contains(region as usize) {
+                self.used.remove(region as usize);
                 continue;
             }
-            state.remove_pages(pages);
-            let of = shape.blocks(region);
-            self.local.image.discard(of)?;
+            self.remove_pages(pages);
+            self.busy.insert(region);
+            victims.push(region);
         }
-        Ok(has_room(&state))
+        victims
     }
 }

@@ -288,6 +288,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
 
     /// Notes records in the map. Returns the objects that they replace.
     pub(super) fn apply_records(&self, records: &[Record]) -> Vec<ObjectName> {
+        // Whoever writes meanwhile saves the old block first, as long as the region is unread.
         let mut state = self.state.lock();
         let mut superseded = Vec::new();
         for record in records {
