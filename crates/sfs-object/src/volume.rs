@@ -113,7 +113,11 @@ struct State {
     used: FixedBitSet,
     /// Region at which eviction looks next.
     hand: u64,
+    /// `true` once the image has needed zeros that are perhaps not durable yet.
+    writes_zeros: bool,
     failure: Option<Failure>,
+    /// `true` once the volume is closed: pages are neither added to the image nor evicted, so that the map of present pages stays right.
+    is_final: bool,
 }
 
 impl<S: ObjectStore + Clone> ObjectDevice<S> {

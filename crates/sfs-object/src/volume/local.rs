@@ -134,13 +134,14 @@ impl Local {
         Ok(headers.max_by_key(|header| header.sequence))
     }
 
-    /// Writes the next header, durably.
+    /// Writes the header with the next sequence number, durably. After an error the header before is still there.
     pub(crate) fn set_header(&self, header: &mut LocalHeader) -> Result<(), DeviceError> {
-        header.sequence += 1;
-        let address = header.sequence % 2;
+        let next = LocalHeader { sequence: header.sequence + 1, ..*header };
         self.device.flush()?;
-        self.device.write(address, &[&header.encode()], Stream::default())?;
-        self.device.flush()
+        self.device.write(next.sequence % 2, &[&next.encode()], Stream::default())?;
+        self.device.flush()?;
+        *header = next;
+        Ok(())
     }
 
     /// Reads the map of regions that are ahead.
@@ -174,7 +175,8 @@ impl Local {
         (0..blocks).try_for_each(|no| self.write_map_block(self.shape.present_map(), present, no))
     }
 
-    /// Makes a new cache without content, for a volume with this id.
+    /// Makes a new cache without content, for a volume with this id. The image may have any content afterwards, since a device need not
+    /// return zeros after a discard.
     pub(crate) fn reset(&self, id: [u8; 16]) -> Result<LocalHeader, DeviceError> {
         // Without a header the maps and the image do not count, so a crash from here on leaves an empty cache.
         let zeros = Block::zeroed(2);

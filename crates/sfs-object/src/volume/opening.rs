@@ -251,7 +251,9 @@ impl<S: ObjectStore + Clone> Begun<S> {
             busy: HashSet::new(),
             used: bits(shape.regions()),
             hand: 0,
+            writes_zeros: false,
             failure: None,
+            is_final: false,
         };
         // The image has regions ahead whole.
         let ahead = state.ahead.ones().collect::<Vec<_>>();
