@@ -109,12 +109,7 @@ impl Content {
 
 /// Returns a header without its checksum.
 fn header(name: ObjectName, nonce: Nonce, kind: u8) -> Vec<u8> {
-    let (name_kind, epoch, number) = match name {
-        ObjectName::Claim(epoch) => (1, epoch, 0),
-        ObjectName::Log(epoch, number) => (2, epoch, number),
-        ObjectName::Manifest(epoch, number) => (3, epoch, number),
-        ObjectName::Data(epoch, number) => (4, epoch, number),
-    };
+    let (name_kind, epoch, number) = name.parts();
     let mut header = MAGIC.to_vec();
     header.extend([VERSION, kind, 0, 0]);
     header.extend(epoch.0.to_le_bytes());

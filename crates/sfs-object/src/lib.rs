@@ -36,7 +36,7 @@ pub use store::{Object, ObjectStore, Part, PutReply, Stopped};
 pub use takeover::Recovered;
 pub use thinning::Thinning;
 pub use volume::{
-    Durability, Failure, Figures, Limits, ObjectDevice, OpenError, OpenRequest, Shape, VolumeState,
-    create, look,
+    Durability, Failure, Limits, ObjectDevice, OpenError, OpenRequest, Shape, VolumeState, create,
+    read_state,
 };
 pub use writer::{Claim, LogObject, Writer};

@@ -1,5 +1,5 @@
-//! Deliberate bugs, each of which exploring all interleavings must find (`tests/interleavings.rs`).
-//! `sfs-mutant` has the switch.
+//! Deliberate bugs, by which the tests are tested: those of the protocol have to be found by `tests/interleavings.rs`, and those of the
+//! device by `tests/device_crashes.rs`. `sfs-mutant` has the switch.
 
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,10 @@ pub enum Mutant {
     StaleCacheUsed,
     /// A region may be evicted before the local cache says durably that it is not ahead any more.
     ClearedUnflushed,
+    /// The cache evicts after a close.
+    ClosedEvicted,
+    /// Discarded blocks of the local cache count as zero.
+    HolesTrusted,
 }
 
 #[cfg(feature = "mutants")]
@@ -70,7 +74,7 @@ impl Mutant {
     ];
 
     /// Mutants of the device (`tests/device_crashes.rs`).
-    pub const OF_DEVICE: [Self; 9] = [
+    pub const OF_DEVICE: [Self; 11] = [
         Self::FlushedBeforeUpload,
         Self::OldBlocksUnsaved,
         Self::AheadUnwritten,
@@ -80,6 +84,8 @@ impl Mutant {
         Self::OldPiecesWin,
         Self::StaleCacheUsed,
         Self::ClearedUnflushed,
+        Self::ClosedEvicted,
+        Self::HolesTrusted,
     ];
 }
 

@@ -22,6 +22,29 @@ pub enum ObjectName {
     Data(Epoch, u64),
 }
 
+impl ObjectName {
+    /// Returns the number of the kind in the bytes of objects, the epoch, and the number, which is 0 for a claim.
+    pub(crate) fn parts(self) -> (u8, Epoch, u64) {
+        match self {
+            Self::Claim(epoch) => (1, epoch, 0),
+            Self::Log(epoch, number) => (2, epoch, number),
+            Self::Manifest(epoch, number) => (3, epoch, number),
+            Self::Data(epoch, number) => (4, epoch, number),
+        }
+    }
+
+    /// Returns the name with these parts, if there is one.
+    pub(crate) fn from_parts(kind: u8, epoch: Epoch, number: u64) -> Option<Self> {
+        Some(match kind {
+            1 if number == 0 => Self::Claim(epoch),
+            2 => Self::Log(epoch, number),
+            3 => Self::Manifest(epoch, number),
+            4 => Self::Data(epoch, number),
+            _ => return None,
+        })
+    }
+}
+
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -85,8 +108,12 @@ mod tests {
         ];
         for name in names {
             assert_eq!(name.to_string().parse(), Ok(name));
+            let (kind, epoch, number) = name.parts();
+            assert_eq!(ObjectName::from_parts(kind, epoch, number), Some(name));
         }
         assert_eq!(names[1].to_string(), "000000000000001f/log/0000000000000009");
+        assert_eq!(ObjectName::from_parts(1, epoch, 1), None);
+        assert_eq!(ObjectName::from_parts(5, epoch, 1), None);
         assert!(ObjectName::Log(epoch, 9).to_string() < ObjectName::Log(epoch, 16).to_string());
     }
 

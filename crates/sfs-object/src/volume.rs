@@ -23,12 +23,11 @@ use fixedbitset::FixedBitSet;
 use parking_lot::{Condvar, Mutex, RwLock};
 use sfs_device::Geometry;
 
-use crate::name::Epoch;
 use crate::store::ObjectStore;
 use dirty::{DirtyRegions, Frozen};
 pub use failure::{Failure, OpenError};
-use local::{Local, LocalHeader};
-pub use opening::{OpenRequest, create, look};
+use local::Local;
+pub use opening::{OpenRequest, create, read_state};
 use region_map::RegionMap;
 pub use shape::Shape;
 pub use state::VolumeState;
@@ -73,22 +72,22 @@ impl Limits {
 
 /// A volume in an object store, with a local cache.
 ///
-/// Threads may call all methods at once. Nothing goes on by itself: somebody calls [`ObjectDevice::work`] from time to time.
+/// Threads may call all methods at once. The volume has no thread of its own: the caller calls [`ObjectDevice::work`] from time to time.
 pub struct ObjectDevice<S> {
     store: S,
     local: Local,
     geometry: Geometry,
     durability: Durability,
     limits: Limits,
-    /// Held for reading by requests to the image, for writing by who cuts or evicts. Taken before `state`.
+    /// Held for reading during a request to the image, for writing during a cut, a discard or an eviction. Taken before `state`.
     access: RwLock<()>,
+    /// Never held during I/O.
     state: Mutex<State>,
-    /// A region is no longer busy.
+    /// Notified when a region is no longer busy.
     changed: Condvar,
-    /// Held by who writes the map of regions ahead. Taken before `state`.
+    /// Held while the map of regions ahead is written. Taken before `state`.
     ahead_io: Mutex<()>,
-    header: Mutex<LocalHeader>,
-    /// Held by who uploads. Taken before `access`.
+    /// Held during uploads. Taken before `access`.
     uploader: Mutex<Uploader<S>>,
 }
 
@@ -108,37 +107,24 @@ struct State {
     frozen: Option<Frozen>,
     /// Regions of which log objects have pieces: the image alone has them whole.
     unjoined: BTreeSet<u64>,
-    /// Regions that a thread is filling or preparing.
+    /// Regions that a thread is filling, preparing, discarding or evicting.
     busy: HashSet<u64>,
     /// Regions that were used since eviction looked at them.
     used: FixedBitSet,
     /// Region at which eviction looks next.
     hand: u64,
+    /// `true` once the image has needed zeros that are perhaps not durable yet.
+    writes_zeros: bool,
     failure: Option<Failure>,
-}
-
-/// Figures of a volume in use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Figures {
-    /// Epoch of this writer.
-    pub epoch: Epoch,
-    /// Blocks that the local cache holds.
-    pub cached_blocks: u64,
-    /// Blocks that were written and are not in the store.
-    pub unsaved_blocks: u64,
-    /// Regions that the store has.
-    pub regions: u64,
-    /// Objects that wait to be deleted.
-    pub garbage: u64,
-    /// Why nothing more is written.
-    pub failure: Option<Failure>,
+    /// `true` once the volume is closed: pages are neither added to the image nor evicted, so that the map of present pages stays right.
+    is_final: bool,
 }
 
 impl<S: ObjectStore + Clone> ObjectDevice<S> {
     fn new(
         (store, local, geometry): (S, Local, Geometry),
         (durability, limits): (Durability, Limits),
-        (state, header): (State, LocalHeader),
+        state: State,
         uploader: Uploader<S>,
     ) -> Self {
         Self {
@@ -151,32 +137,12 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             state: Mutex::new(state),
             changed: Condvar::default(),
             ahead_io: Mutex::default(),
-            header: Mutex::new(header),
             uploader: Mutex::new(uploader),
         }
-    }
-
-    /// Returns the shape of the volume.
-    pub fn shape(&self) -> Shape {
-        self.local.shape
     }
 
     /// Returns why nothing more is written, if that is so.
     pub fn failure(&self) -> Option<Failure> {
         self.state.lock().failure.clone()
-    }
-
-    /// Returns the figures. Waits for an upload.
-    pub fn figures(&self) -> Figures {
-        let uploader = self.uploader.lock();
-        let state = self.state.lock();
-        Figures {
-            epoch: uploader.epoch(),
-            cached_blocks: state.present_pages as u64 * shape::PAGE_BLOCKS,
-            unsaved_blocks: state.open.values().map(|bits| bits.count_ones(..) as u64).sum(),
-            regions: state.map.len() as u64,
-            garbage: uploader.garbage_count(),
-            failure: state.failure.clone(),
-        }
     }
 }

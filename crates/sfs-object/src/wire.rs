@@ -22,12 +22,7 @@ impl Encoder {
 
     /// Writes a kind (1 byte), the epoch and the number.
     pub(crate) fn name(&mut self, name: ObjectName) {
-        let (kind, epoch, number) = match name {
-            ObjectName::Claim(epoch) => (1, epoch, 0),
-            ObjectName::Log(epoch, number) => (2, epoch, number),
-            ObjectName::Manifest(epoch, number) => (3, epoch, number),
-            ObjectName::Data(epoch, number) => (4, epoch, number),
-        };
+        let (kind, epoch, number) = name.parts();
         self.byte(kind);
         self.number(epoch.0);
         self.number(number);
@@ -67,14 +62,7 @@ impl<'a> Decoder<'a> {
     }
 
     pub(crate) fn name(&mut self) -> Option<ObjectName> {
-        let (kind, epoch, number) = (self.byte()?, Epoch(self.number()?), self.number()?);
-        Some(match kind {
-            1 if number == 0 => ObjectName::Claim(epoch),
-            2 => ObjectName::Log(epoch, number),
-            3 => ObjectName::Manifest(epoch, number),
-            4 => ObjectName::Data(epoch, number),
-            _ => return None,
-        })
+        ObjectName::from_parts(self.byte()?, Epoch(self.number()?), self.number()?)
     }
 
     pub(crate) fn names(&mut self) -> Option<Vec<ObjectName>> {

@@ -28,11 +28,6 @@ impl<S: ObjectStore> Claim<S> {
         Ok(Self { store, nonce, epoch, thinning })
     }
 
-    /// Returns the epoch.
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
     /// Seals the epochs before this one, and returns the state that they leave, as [`Writer::take_over`] does.
     pub fn seal(self) -> Result<(Writer<S>, Option<Recovered>), ObjectError> {
         let Self { store, nonce, epoch, thinning } = self;

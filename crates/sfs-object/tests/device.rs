@@ -1,5 +1,6 @@
 //! An object volume as a device: who may use it, what is deleted, and two writers at once.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -20,9 +21,12 @@ fn cache() -> Arc<RamDevice> {
     Arc::new(RamDevice::new(SHAPE.cache_blocks()))
 }
 
-fn request(host: &str, nonce: u8, takes_over: bool) -> OpenRequest {
+/// Returns the request of a writer, with a nonce that no other has.
+fn request(host: &str, takes_over: bool) -> OpenRequest {
+    static NONCE: AtomicU64 = AtomicU64::new(1);
+    let nonce = u128::from(NONCE.fetch_add(1, Ordering::Relaxed));
     OpenRequest {
-        nonce: Nonce([nonce; 16]),
+        nonce: Nonce(nonce.to_le_bytes()),
         host: host.to_owned(),
         now: 1_000,
         takes_over,
@@ -34,7 +38,7 @@ fn request(host: &str, nonce: u8, takes_over: bool) -> OpenRequest {
 /// Makes a volume, and ends its use.
 fn made() -> Arc<MemoryStore> {
     let store = Arc::new(MemoryStore::default());
-    let volume = create(store.clone(), cache(), ([7; 16], SHAPE), &request("maker", 1, false));
+    let volume = create(store.clone(), cache(), ([7; 16], SHAPE), &request("maker", false));
     volume.expect("a volume").close(1_000).expect("a close");
     store
 }
@@ -54,19 +58,19 @@ fn read(volume: &Volume, address: u64, count: u64) -> Vec<u8> {
 fn a_volume_in_use_is_taken_over_on_request_alone() {
     let store = made();
     let first_cache = cache();
-    let first = Volume::open(store.clone(), first_cache.clone(), &request("first", 2, false));
+    let first = Volume::open(store.clone(), first_cache.clone(), &request("first", false));
     let first = first.expect("a released volume");
     write(&first, 0, 3, 1).expect("a write");
     first.flush().expect("the store has it");
 
-    let refused = Volume::open(store.clone(), cache(), &request("second", 3, false)).map(|_| ());
+    let refused = Volume::open(store.clone(), cache(), &request("second", false)).map(|_| ());
     assert!(matches!(refused, Err(OpenError::InUse { host }) if host == "first"));
     write(&first, 3, 1, 2)
         .and_then(|()| first.flush().map_err(|e| e.to_string()))
         .expect("undisturbed");
 
     let second =
-        Volume::open(store.clone(), cache(), &request("second", 4, true)).expect("a takeover");
+        Volume::open(store.clone(), cache(), &request("second", true)).expect("a takeover");
     assert_eq!(read(&second, 0, 5), [1, 1, 1, 2, 0]);
     write(&first, 0, 1, 9).expect("nobody has said anything yet");
     let refused = first.flush().expect_err("the epoch is sealed").to_string();
@@ -79,12 +83,12 @@ fn a_volume_in_use_is_taken_over_on_request_alone() {
     // Its cache is neither used nor emptied.
     drop(first);
     for takes_over in [false, true] {
-        let request = request("first", 5, takes_over);
+        let request = request("first", takes_over);
         let refused = Volume::open(store.clone(), first_cache.clone(), &request).map(|_| ());
         assert!(matches!(refused, Err(OpenError::StaleCache { host, .. }) if host == "second"));
     }
     second.close(1_000).expect("a close");
-    let third = Volume::open(store, cache(), &request("third", 6, false)).expect("released");
+    let third = Volume::open(store, cache(), &request("third", false)).expect("released");
     assert_eq!(read(&third, 0, 5), [1, 1, 1, 2, 0]);
 }
 
@@ -92,22 +96,21 @@ fn a_volume_in_use_is_taken_over_on_request_alone() {
 fn a_cache_of_another_volume_is_refused_and_a_small_one() {
     let store = made();
     let small = Arc::new(RamDevice::new(SHAPE.volume_blocks));
-    let refused = Volume::open(store.clone(), small, &request("host", 2, false)).map(|_| ());
+    let refused = Volume::open(store.clone(), small, &request("host", false)).map(|_| ());
     assert!(matches!(refused, Err(OpenError::SmallCache { .. })));
     let (other, used) = (Arc::new(MemoryStore::default()), cache());
-    let request = request("host", 3, false);
-    create(other.clone(), used.clone(), ([8; 16], SHAPE), &request).expect("another volume");
-    let refused = Volume::open(store, used, &request).map(|_| ());
+    create(other.clone(), used.clone(), ([8; 16], SHAPE), &request("host", false))
+        .expect("another volume");
+    let refused = Volume::open(store, used, &request("host", false)).map(|_| ());
     assert!(matches!(refused, Err(OpenError::ForeignCache)));
-    let refused = create(other, cache(), ([9; 16], SHAPE), &request).map(|_| ());
+    let refused = create(other, cache(), ([9; 16], SHAPE), &request("host", false)).map(|_| ());
     assert!(matches!(refused, Err(OpenError::Exists)));
 }
 
 #[test]
 fn what_nothing_needs_is_deleted_after_the_grace_time() {
     let store = made();
-    let volume =
-        Volume::open(store.clone(), cache(), &request("host", 2, false)).expect("a volume");
+    let volume = Volume::open(store.clone(), cache(), &request("host", false)).expect("a volume");
     let count = |is: fn(&ObjectName) -> bool| store.names().iter().filter(|name| is(name)).count();
     // The log of the first epoch has a seal.
     let logs = || count(|name| matches!(name, ObjectName::Log(Epoch(2), _)));
@@ -129,8 +132,7 @@ fn what_nothing_needs_is_deleted_after_the_grace_time() {
     // Another writer goes on with what is left to be deleted.
     write(&volume, 0, 32, 6).expect("a region");
     volume.close(3_000).expect("a close");
-    let volume =
-        Volume::open(store.clone(), cache(), &request("host", 3, false)).expect("a volume");
+    let volume = Volume::open(store.clone(), cache(), &request("host", false)).expect("a volume");
     assert_eq!(data(), 3);
     volume.work(4_000).expect("nothing is old enough");
     volume.work(4_000 + GRACE).expect("deletions");
@@ -158,14 +160,14 @@ impl ObjectStore for SlowStore {
 }
 
 /// Takes the volume over, and writes one range by one flush. Returns whether that was acknowledged.
-fn race(store: &Arc<MemoryStore>, who: u8, nonce: u8, begin: &Barrier) -> bool {
+fn race(store: &Arc<MemoryStore>, who: u8, byte: u8, begin: &Barrier) -> bool {
     begin.wait();
     let slow = Arc::new(SlowStore(store.clone()));
-    let Ok(volume) = ObjectDevice::open(slow, cache(), &request("racer", nonce, true)) else {
+    let Ok(volume) = ObjectDevice::open(slow, cache(), &request("racer", true)) else {
         return false;
     };
     let (address, count) = (u64::from(who) * 40, 20);
-    let blocks = vec![Block([nonce; 4096]); count];
+    let blocks = vec![Block([byte; 4096]); count];
     volume.write(address, &[&blocks], Stream::default()).is_ok() && volume.flush().is_ok()
 }
 
@@ -177,23 +179,23 @@ fn two_writers_at_once_lose_nothing_that_was_acknowledged() {
     let mut expected = [0; 2];
     let mut losers = 0;
     for round in 0..100 {
-        let (begin, nonces) = (Barrier::new(2), [2 + 2 * round, 3 + 2 * round]);
+        let (begin, bytes) = (Barrier::new(2), [2 + 2 * round, 3 + 2 * round]);
         let acknowledged = thread::scope(|scope| {
             let racers = [0, 1].map(|who| {
                 let (store, begin) = (&store, &begin);
-                scope.spawn(move || race(store, who, nonces[usize::from(who)], begin))
+                scope.spawn(move || race(store, who, bytes[usize::from(who)], begin))
             });
             racers.map(|racer| racer.join().expect("no panic"))
         });
         losers += acknowledged.iter().filter(|is_done| !**is_done).count();
         let last =
-            Volume::open(store.clone(), cache(), &request("last", 250, true)).expect("a takeover");
+            Volume::open(store.clone(), cache(), &request("last", true)).expect("a takeover");
         for who in 0..2 {
             let found = read(&last, who as u64 * 40, 20);
             let allowed: &[u8] = match acknowledged[who] {
-                true => &[nonces[who]],
+                true => &[bytes[who]],
                 // The last log object may be there though nobody was told.
-                false => &[expected[who], nonces[who]],
+                false => &[expected[who], bytes[who]],
             };
             assert!(
                 allowed.contains(&found[0]) && found.iter().all(|byte| *byte == found[0]),

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use sfs_device::{Block, Device, DeviceError, Geometry, Operation, ReadRun, Stream};
 
+use super::shape::Shape;
 use super::{Durability, ObjectDevice, State, dirty};
 use crate::mutant::{Mutant, mutated};
 use crate::store::ObjectStore;
@@ -35,17 +36,19 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         }
     }
 
-    /// Saves what a write is about to change in regions that are being uploaded.
-    fn save_frozen(&self, state: &mut State, blocks: Range<u64>) -> Result<(), DeviceError> {
-        let shape = self.local.shape;
-        let Some(frozen) = &mut state.frozen else { return Ok(()) };
+    /// Saves blocks of regions that are being uploaded, before a write changes them. The caller holds `access`, so that no cut comes between.
+    ///
+    /// Another writer of the same block may save it first: what it has saved is the older content, and stays.
+    fn save_frozen(&self, blocks: &[u64]) -> Result<(), DeviceError> {
+        let region_blocks = self.local.shape.region_blocks;
         for block in blocks {
-            let is_unread = frozen.unread.contains(&(block / shape.region_blocks));
-            if is_unread && !frozen.saved.contains_key(&block) && !mutated(Mutant::OldBlocksUnsaved)
+            let mut old = Box::new(Block::ZERO);
+            self.local.image.read(*block, std::slice::from_mut(&mut *old))?;
+            let mut state = self.state.lock();
+            if let Some(frozen) = &mut state.frozen
+                && frozen.unread.contains(&(block / region_blocks))
             {
-                let mut old = Box::new(Block::ZERO);
-                self.local.image.read(block, std::slice::from_mut(&mut *old))?;
-                frozen.saved.insert(block, old);
+                frozen.saved.entry(*block).or_insert(old);
             }
         }
         Ok(())
@@ -55,23 +58,54 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     fn discard_regions(&self, regions: Range<u64>) -> Result<(), DeviceError> {
         let shape = self.local.shape;
         let _access = self.access.write();
-        let mut state = self.state.lock();
-        for region in regions {
-            let is_frozen =
-                state.frozen.as_ref().is_some_and(|frozen| frozen.unread.contains(&region));
-            let is_known = state.map.has(region)
-                || state.unjoined.contains(&region)
-                || state.ahead.contains(region as usize);
-            if is_frozen || !is_known || state.busy.contains(&region) {
-                continue;
+        let claimed = {
+            let mut state = self.state.lock();
+            if let Some(failure) = &state.failure {
+                let (begin, end) = (regions.start, regions.end);
+                let (address, count) =
+                    (begin * shape.region_blocks, (end - begin) * shape.region_blocks);
+                return Err(failure.clone().of(Operation::Discard, address, count));
             }
-            let blocks = shape.blocks(region);
-            state.open.remove(&region);
-            state.discarded.insert(region);
-            state.add_pages(shape.pages_of(blocks.clone()));
-            self.local.image.discard(blocks)?;
+            let claimed = regions.filter(|region| state.may_discard(*region)).collect::<Vec<_>>();
+            state.busy.extend(&claimed);
+            claimed
+        };
+        let discard = |region: &u64| self.local.image.discard(shape.blocks(*region));
+        let result = claimed.iter().try_for_each(discard);
+        if result.is_ok() {
+            let mut state = self.state.lock();
+            for region in &claimed {
+                state.open.remove(region);
+                state.discarded.insert(*region);
+                state.add_pages(shape.pages_of(shape.blocks(*region)));
+            }
         }
-        Ok(())
+        self.end_busy(claimed.into_iter());
+        result
+    }
+}
+
+impl State {
+    /// Returns whether a region may be discarded: it is perhaps not zero, and neither an upload nor another thread needs it.
+    fn may_discard(&self, region: u64) -> bool {
+        let is_frozen = self.frozen.as_ref().is_some_and(|frozen| frozen.unread.contains(&region));
+        let is_known = self.map.has(region)
+            || self.unjoined.contains(&region)
+            || self.ahead.contains(region as usize);
+        is_known && !is_frozen && !self.busy.contains(&region)
+    }
+
+    /// Returns the blocks of a range that have to be saved before they are written.
+    fn unsaved(&self, shape: Shape, blocks: Range<u64>) -> Vec<u64> {
+        let Some(frozen) = &self.frozen else { return Vec::new() };
+        if mutated(Mutant::OldBlocksUnsaved) {
+            return Vec::new();
+        }
+        let is_unsaved = |block: &u64| {
+            frozen.unread.contains(&(block / shape.region_blocks))
+                && !frozen.saved.contains_key(block)
+        };
+        blocks.filter(is_unsaved).collect()
     }
 }
 
@@ -110,19 +144,24 @@ impl<S: ObjectStore + Clone + Send + Sync> Device for ObjectDevice<S> {
         self.geometry.check_range(Operation::Write, address, count)?;
         let regions = shape.regions_of(address, count);
         loop {
-            let _access = self.access.read();
+            let access = self.access.read();
             let mut state = self.state.lock();
             if let Some(failure) = &state.failure {
                 return Err(failure.clone().of(Operation::Write, address, count));
             }
             if regions.clone().all(|region| state.ahead.contains(region as usize)) {
-                self.save_frozen(&mut state, address..address + count)?;
+                let unsaved = state.unsaved(shape, address..address + count);
+                if !unsaved.is_empty() {
+                    drop(state);
+                    self.save_frozen(&unsaved)?;
+                    continue;
+                }
                 dirty::add(&mut state.open, shape, address..address + count);
                 drop(state);
                 return self.local.image.write(address, parts, stream);
             }
             drop(state);
-            drop(_access);
+            drop(access);
             self.prepare(regions.clone())
                 .map_err(|failure| failure.of(Operation::Write, address, count))?;
         }

@@ -4,6 +4,7 @@ use std::io;
 
 use sfs_device::{DeviceError, Operation};
 
+use super::shape::Shape;
 use crate::error::ObjectError;
 use crate::store::Stopped;
 
@@ -45,7 +46,7 @@ impl Failure {
 pub enum OpenError {
     /// The protocol, the store or the local cache.
     #[error(transparent)]
-    Failure(#[from] Failure),
+    Failure(Failure),
     /// There is a volume already.
     #[error("there is a volume already")]
     Exists,
@@ -61,7 +62,12 @@ pub enum OpenError {
     /// The local cache belongs to another volume.
     #[error("the local cache belongs to another volume")]
     ForeignCache,
-    /// Another writer has taken the volume over since the cache was used, and the cache has what was never uploaded.
+    /// A volume cannot be made with a local cache that belongs to one already.
+    #[error(
+        "the local cache belongs to a volume already: remove the cache file, or make the volume with another one"
+    )]
+    UsedCache,
+    /// Another writer has taken the volume over since the cache was used, and the cache has blocks that were never uploaded.
     #[error(
         "{host} has taken the volume over since this cache was used, and {regions} regions of the cache were never uploaded: they are \
          not part of the volume any more; keep or remove the cache file, and mount with another one"
@@ -80,19 +86,16 @@ pub enum OpenError {
         /// Number of blocks that are needed.
         needed: u64,
     },
+    /// No volume can have this shape.
+    #[error("a volume cannot have {} blocks in regions of {} blocks", .0.volume_blocks, .0.region_blocks)]
+    Shape(Shape),
     /// The state in a manifest or a log object cannot be read.
     #[error("the state of the volume is damaged, or of a later version")]
     State,
 }
 
-impl From<ObjectError> for OpenError {
-    fn from(error: ObjectError) -> Self {
-        Self::Failure(error.into())
-    }
-}
-
-impl From<DeviceError> for OpenError {
-    fn from(error: DeviceError) -> Self {
+impl<E: Into<Failure>> From<E> for OpenError {
+    fn from(error: E) -> Self {
         Self::Failure(error.into())
     }
 }

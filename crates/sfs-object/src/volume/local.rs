@@ -126,21 +126,22 @@ impl Local {
         Geometry { block_count: self.shape.volume_blocks, ..self.device.geometry().clone() }
     }
 
-    /// Returns the newest header, or `None` if the device has none of a volume of this shape.
+    /// Returns the newest header, of a volume of any shape, or `None` if the device has none.
     pub(crate) fn header(&self) -> Result<Option<LocalHeader>, DeviceError> {
         let mut blocks = Block::zeroed(2);
         self.device.read(0, &mut blocks)?;
         let headers = blocks.iter().filter_map(LocalHeader::decode);
-        Ok(headers.filter(|header| header.shape == self.shape).max_by_key(|header| header.sequence))
+        Ok(headers.max_by_key(|header| header.sequence))
     }
 
-    /// Writes the next header, durably.
+    /// Writes the header with the next sequence number, durably. After an error the header before is still there.
     pub(crate) fn set_header(&self, header: &mut LocalHeader) -> Result<(), DeviceError> {
-        header.sequence += 1;
-        let address = header.sequence % 2;
+        let next = LocalHeader { sequence: header.sequence + 1, ..*header };
         self.device.flush()?;
-        self.device.write(address, &[&header.encode()], Stream::default())?;
-        self.device.flush()
+        self.device.write(next.sequence % 2, &[&next.encode()], Stream::default())?;
+        self.device.flush()?;
+        *header = next;
+        Ok(())
     }
 
     /// Reads the map of regions that are ahead.
@@ -174,9 +175,10 @@ impl Local {
         (0..blocks).try_for_each(|no| self.write_map_block(self.shape.present_map(), present, no))
     }
 
-    /// Makes a new cache without content, for a volume with this id.
+    /// Makes a new cache without content, for a volume with this id. The image may have any content afterwards, since a device need not
+    /// return zeros after a discard.
     pub(crate) fn reset(&self, id: [u8; 16]) -> Result<LocalHeader, DeviceError> {
-        // A header that is gone first makes everything behind it mean nothing.
+        // Without a header the maps and the image do not count, so a crash from here on leaves an empty cache.
         let zeros = Block::zeroed(2);
         self.device.write(0, &[&zeros], Stream::default())?;
         self.device.flush()?;

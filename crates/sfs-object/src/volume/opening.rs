@@ -41,7 +41,7 @@ pub struct OpenRequest {
 }
 
 /// Returns the newest state of the volume. Changes nothing.
-pub fn look(store: &impl ObjectStore) -> Result<VolumeState, OpenError> {
+pub fn read_state(store: &impl ObjectStore) -> Result<VolumeState, OpenError> {
     let newest = read_newest(store, Thinning::OF_VOLUMES)?;
     VolumeState::decode(&newest.manifest.state).ok_or(OpenError::State)
 }
@@ -50,19 +50,27 @@ pub fn look(store: &impl ObjectStore) -> Result<VolumeState, OpenError> {
 ///
 /// # Errors
 ///
-/// [`OpenError::Exists`] if there is one.
+/// [`OpenError::Exists`] if the store has a volume, [`OpenError::UsedCache`] if the cache belongs to one, and [`OpenError::Shape`]
+/// if no volume can have this shape. Nothing is changed then.
 pub fn create<S: ObjectStore + Clone>(
     store: S,
     local: Arc<dyn Device>,
     (id, shape): ([u8; 16], Shape),
     request: &OpenRequest,
 ) -> Result<ObjectDevice<S>, OpenError> {
-    match look(&store) {
+    if !shape.is_sound() {
+        return Err(OpenError::Shape(shape));
+    }
+    match read_state(&store) {
         Err(OpenError::Failure(super::Failure::Object(ObjectError::NoVolume))) => {}
         Ok(_) | Err(OpenError::State) => return Err(OpenError::Exists),
         Err(error) => return Err(error),
     }
     let local = local_of(local, shape)?;
+    // The header of a creation that was cut short names no state: nothing was written to that cache.
+    if local.header()?.is_some_and(|header| header.state_epoch != Epoch(0)) {
+        return Err(OpenError::UsedCache);
+    }
     let (writer, recovered) =
         Writer::take_over(store.clone(), request.nonce, Thinning::OF_VOLUMES)?;
     if recovered.is_some() {
@@ -78,7 +86,7 @@ pub fn create<S: ObjectStore + Clone>(
 impl<S: ObjectStore + Clone> ObjectDevice<S> {
     /// Begins to use the volume, with a cache that has been used before or is empty.
     ///
-    /// Nothing is written to the store before it is known that nobody uses the volume, or with `takes_over`.
+    /// The volume has to be released, or last used with this cache, or `takes_over` is set: nothing is written to the store otherwise.
     pub fn open(
         store: S,
         local: Arc<dyn Device>,
@@ -136,6 +144,10 @@ struct Found {
 impl Found {
     fn in_cache(local: &Local) -> Result<Self, OpenError> {
         let header = local.header()?;
+        // The shape of a volume never changes.
+        if header.is_some_and(|header| header.shape != local.shape) {
+            return Err(OpenError::ForeignCache);
+        }
         let ahead = match header {
             Some(_) => local.ahead()?,
             None => bits(local.shape.regions()),
@@ -203,7 +215,7 @@ impl<S: ObjectStore + Clone> Begun<S> {
 
     /// Publishes the state with these log objects, and returns the device, whose image has them.
     fn publish(
-        mut self,
+        self,
         mut state: VolumeState,
         log: &[NamedLog],
         request: &OpenRequest,
@@ -218,13 +230,14 @@ impl<S: ObjectStore + Clone> Begun<S> {
             published: VolumeState::empty(state.id, shape),
             log_start: 1,
             log_blocks: 0,
+            header: self.header,
             superseded: Vec::new(),
             garbage,
             now: request.now,
         };
         uploader.publish(state, 1)?;
-        self.header.state_epoch = uploader.epoch();
-        self.local.set_header(&mut self.header)?;
+        uploader.header.state_epoch = uploader.writer.epoch();
+        self.local.set_header(&mut uploader.header)?;
         let present = self.present.unwrap_or_else(|| bits(shape.pages()));
         let mut state = State {
             map,
@@ -238,16 +251,18 @@ impl<S: ObjectStore + Clone> Begun<S> {
             busy: HashSet::new(),
             used: bits(shape.regions()),
             hand: 0,
+            writes_zeros: false,
             failure: None,
+            is_final: false,
         };
-        // A region ahead is whole.
+        // The image has regions ahead whole.
         let ahead = state.ahead.ones().collect::<Vec<_>>();
         ahead.iter().for_each(|no| state.add_pages(shape.pages_of(shape.blocks(*no as u64))));
         let geometry = self.local.geometry();
         let device = ObjectDevice::new(
             (self.store, self.local, geometry),
             (request.durability, request.limits),
-            (state, self.header),
+            state,
             uploader,
         );
         device.apply_log(log)?;

@@ -18,11 +18,6 @@ impl RegionMap {
         self.0.contains_key(&region)
     }
 
-    /// Number of regions that have an object.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Notes the object of a region; returns the one before.
     pub(crate) fn set(&mut self, region: u64, (epoch, number): (Epoch, u64)) -> Option<ObjectName> {
         let before = self.0.insert(region, (epoch, number));

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use fixedbitset::FixedBitSet;
 use sfs_device::{BLOCK_SIZE, Block, Stream};
 
 use super::shape::{PAGE_BLOCKS, Shape};
@@ -15,10 +16,11 @@ use crate::store::{ObjectStore, Part};
 /// Pages that are read from the store at once at least, if the region has them: 256 KiB.
 const PAGES_AT_ONCE: u64 = 4;
 
-/// Blocks of one region that the store has and the image has not.
+/// Blocks of one region that the image does not hold.
 pub(super) struct Missing {
     pub(super) region: u64,
-    pub(super) name: ObjectName,
+    /// The data object that has them, or `None` if they are zero.
+    pub(super) name: Option<ObjectName>,
     pub(super) blocks: Range<u64>,
 }
 
@@ -27,6 +29,13 @@ impl State {
     pub(super) fn add_pages(&mut self, pages: Range<usize>) {
         self.present_pages += pages.len() - self.present.count_ones(pages.clone());
         self.present.insert_range(pages);
+    }
+
+    /// Notes why nothing more is written, if nothing has failed before.
+    pub(super) fn fail(&mut self, failure: &Failure) {
+        if matches!(self.failure, None | Some(Failure::Closed)) {
+            self.failure = Some(failure.clone());
+        }
     }
 
     fn remove_pages(&mut self, pages: Range<usize>) {
@@ -38,7 +47,10 @@ impl State {
     pub(super) fn missing(&self, shape: Shape, blocks: &Range<u64>) -> Vec<Missing> {
         let regions = shape.regions_of(blocks.start, blocks.end - blocks.start);
         let missing = regions.filter_map(|region| {
-            let name = self.map.get(region)?;
+            let name = self.map.get(region);
+            if name.is_none() && mutated(Mutant::HolesTrusted) {
+                return None;
+            }
             let of = shape.blocks(region);
             let wanted = blocks.start.max(of.start)..blocks.end.min(of.end);
             let mut absent = shape
@@ -67,10 +79,13 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     /// Reads what these ranges lack from the store, or waits until another thread has. The caller looks again.
     pub(super) fn fill(&self, wanted: &[Range<u64>]) -> Result<(), Failure> {
         let blocks: u64 = wanted.iter().map(|range| range.end - range.start).sum();
-        // A cache that is too full is better than a read that fails.
-        let _ = self.make_room(blocks.div_ceil(PAGE_BLOCKS));
+        // A cache that is too full is better than a read that fails, or waits for a join.
+        let _ = self.evict(blocks.div_ceil(PAGE_BLOCKS));
         let claimed = {
             let mut state = self.state.lock();
+            if state.is_final {
+                return Err(Failure::Closed);
+            }
             let missing = wanted.iter().flat_map(|range| state.missing(self.local.shape, range));
             let missing = missing.collect::<Vec<_>>();
             let mut claimed = Vec::new();
@@ -110,7 +125,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         result
     }
 
-    fn end_busy(&self, regions: impl Iterator<Item = u64>) {
+    pub(super) fn end_busy(&self, regions: impl Iterator<Item = u64>) {
         let mut state = self.state.lock();
         for region in regions {
             state.busy.remove(&region);
@@ -136,29 +151,47 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     }
 
     /// Notes that busy regions may be ahead of the store.
+    ///
+    /// After an error nobody knows what the local cache says: the regions stay in the image, and nothing more is written.
     fn set_ahead(&self, regions: &[u64]) -> Result<(), Failure> {
         let _io = self.ahead_io.lock();
         let (mut ahead, has_content) = {
             let state = self.state.lock();
-            (state.ahead.clone(), regions.iter().any(|region| state.map.has(*region)))
+            let has = |region: &u64| state.map.has(*region) || state.unjoined.contains(region);
+            (state.ahead.clone(), state.writes_zeros || regions.iter().any(has))
         };
         regions.iter().for_each(|region| ahead.insert(*region as usize));
-        if !mutated(Mutant::AheadUnwritten) {
-            // What was read from the store counts as soon as the bit does.
-            if has_content {
-                self.local.flush()?;
-            }
-            self.local.write_ahead(&ahead, regions.iter().copied())?;
-            self.local.flush()?;
-        }
+        let result = match mutated(Mutant::AheadUnwritten) {
+            false => self.write_set(&ahead, regions, has_content),
+            true => Ok(()),
+        };
         let mut state = self.state.lock();
         regions.iter().for_each(|region| state.ahead.insert(*region as usize));
-        Ok(())
+        if let Err(failure) = &result {
+            state.fail(failure);
+        }
+        result
+    }
+
+    /// Writes the bits of regions that may be ahead from now on, durably.
+    fn write_set(
+        &self,
+        ahead: &FixedBitSet,
+        regions: &[u64],
+        has_content: bool,
+    ) -> Result<(), Failure> {
+        // The content of the image counts as soon as the bit does.
+        if has_content {
+            self.local.flush()?;
+        }
+        self.local.write_ahead(ahead, regions.iter().copied())?;
+        Ok(self.local.flush()?)
     }
 
     /// Notes that regions are not ahead any more, if nothing was written to them since they were uploaded.
     ///
     /// Such regions are busy until the local cache says so durably: an eviction before would leave a region that is ahead and a hole.
+    /// After an error nobody knows what the local cache says: the regions stay in the image, and nothing more is written.
     pub(super) fn clear_ahead(&self) -> Result<(), Failure> {
         let _io = self.ahead_io.lock();
         let (ahead, cleared) = {
@@ -180,33 +213,56 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         if !mutated(Mutant::ClearedUnflushed) {
             result = result.and_then(|()| self.local.flush());
         }
+        let result = result.map_err(Failure::from);
+        if let Err(failure) = &result {
+            let mut state = self.state.lock();
+            cleared.iter().for_each(|region| state.ahead.insert(*region as usize));
+            state.fail(failure);
+        }
         self.end_busy(cleared.into_iter());
-        Ok(result?)
+        result
     }
 
-    /// Reads parts from the store into the image, where it does not hold them. Their regions are busy.
+    /// Puts missing blocks into the image: from the store, or zeros. Their regions are busy.
     fn fetch(&self, missing: &[Missing]) -> Result<(), Failure> {
-        if missing.is_empty() {
-            return Ok(());
-        }
         let shape = self.local.shape;
         let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
-        let parts = missing.iter().map(|Missing { region, name, blocks }| Part {
-            name: *name,
-            offset: HEADER_LEN as u64 + bytes(blocks.start - shape.blocks(*region).start),
-            len: bytes(blocks.end - blocks.start),
-        });
-        let parts = parts.collect::<Vec<_>>();
-        for (part, (missing, found)) in
-            parts.iter().zip(missing.iter().zip(self.store.get_parts(&parts)?))
-        {
+        let (mut parts, mut targets) = (Vec::new(), Vec::new());
+        for Missing { region, name, blocks } in missing {
+            let Some(name) = *name else {
+                self.install_zeros(blocks)?;
+                continue;
+            };
+            let offset = HEADER_LEN as u64 + bytes(blocks.start - shape.blocks(*region).start);
+            parts.push(Part { name, offset, len: bytes(blocks.end - blocks.start) });
+            targets.push(blocks);
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let found = self.store.get_parts(&parts)?;
+        for (part, (blocks, found)) in parts.iter().zip(targets.into_iter().zip(found)) {
             let found = found.ok_or(ObjectError::Missing(part.name))?;
             if found.len() as u64 != part.len {
                 return Err(ObjectError::Damaged(part.name).into());
             }
-            self.install(&missing.blocks, &found)?;
+            self.install(blocks, &found)?;
         }
         Ok(())
+    }
+
+    /// Makes sure that a range of blocks is zero in the image. A discard promises nothing, so it is read; nothing is written where the
+    /// device has returned zeros.
+    fn install_zeros(&self, blocks: &Range<u64>) -> Result<(), Failure> {
+        let mut content = Block::zeroed((blocks.end - blocks.start) as usize);
+        self.local.image.read(blocks.start, &mut content)?;
+        if content.iter().all(|block| *block == Block::ZERO) {
+            self.state.lock().add_pages(self.local.shape.pages_of(blocks.clone()));
+            return Ok(());
+        }
+        self.state.lock().writes_zeros = true;
+        content.fill(Block::ZERO);
+        self.install(blocks, Block::bytes_of(&content))
     }
 
     /// Writes those pages of a range to the image that it does not hold.
@@ -239,34 +295,50 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     }
 
     /// Evicts regions until there is room for a number of pages. Returns whether there is.
-    fn evict(&self, pages: u64) -> Result<bool, Failure> {
-        let shape = self.local.shape;
+    pub(super) fn evict(&self, pages: u64) -> Result<bool, Failure> {
         let limit = (self.limits.cache_blocks / PAGE_BLOCKS) as usize;
-        let has_room = |state: &State| state.present_pages + pages as usize <= limit;
+        let has_room =
+            |state: &State| state.is_final || state.present_pages + pages as usize <= limit;
         if has_room(&self.state.lock()) {
             return Ok(true);
         }
         let _access = self.access.write();
-        let mut state = self.state.lock();
+        let (victims, has_room) = {
+            let mut state = self.state.lock();
+            let victims = state.choose_victims(self.local.shape, has_room);
+            (victims, has_room(&state))
+        };
+        let discard = |region: &u64| self.local.image.discard(self.local.shape.blocks(*region));
+        let result = victims.iter().try_for_each(discard);
+        self.end_busy(victims.into_iter());
+        result?;
+        Ok(has_room)
+    }
+}
+
+impl State {
+    /// Takes regions out of the image until there is room. They are busy: the caller discards them.
+    fn choose_victims(&mut self, shape: Shape, has_room: impl Fn(&Self) -> bool) -> Vec<u64> {
+        let mut victims = Vec::new();
         // The second round takes what was used before the first.
         for _ in 0..2 * shape.regions() {
-            if has_room(&state) {
-                return Ok(true);
+            if has_room(self) {
+                break;
             }
-            let region = state.hand;
-            state.hand = (region + 1) % shape.regions();
+            let region = self.hand;
+            self.hand = (region + 1) % shape.regions();
             let pages = shape.pages_of(shape.blocks(region));
-            if state.present.count_ones(pages.clone()) == 0 || !state.may_evict(region) {
+            if self.present.count_ones(pages.clone()) == 0 || !self.may_evict(region) {
                 continue;
             }
-            if state.used.contains(region as usize) {
-                state.used.remove(region as usize);
+            if self.used.contains(region as usize) {
+                self.used.remove(region as usize);
                 continue;
             }
-            state.remove_pages(pages);
-            let of = shape.blocks(region);
-            self.local.image.discard(of)?;
+            self.remove_pages(pages);
+            self.busy.insert(region);
+            victims.push(region);
         }
-        Ok(has_room(&state))
+        victims
     }
 }

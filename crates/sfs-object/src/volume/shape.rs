@@ -11,14 +11,15 @@ pub(crate) const BITS_PER_BLOCK: u64 = BLOCK_SIZE as u64 * 8;
 /// Blocks of a volume, and how they are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Blocks of the volume.
+    /// Blocks of the volume, from 1 to 2^40 - 1.
     pub volume_blocks: u64,
-    /// Blocks of a region: what one data object holds. A multiple of 16.
+    /// Blocks of a region, the content of one data object: a multiple of 16, and at most 1,024.
     pub region_blocks: u64,
 }
 
 impl Shape {
-    /// Returns the shape of a volume of `volume_blocks` blocks in regions of at most `region_bytes_max` bytes: 4 MiB, or less.
+    /// Returns the shape of a volume of `volume_blocks` blocks in regions of `region_bytes_max` bytes, but at least 64 KiB and at most
+    /// 4 MiB.
     pub fn new(volume_blocks: u64, region_bytes_max: u64) -> Self {
         let bytes = region_bytes_max.clamp(PAGE_BLOCKS * BLOCK_SIZE as u64, 4 << 20);
         let pages = bytes / (PAGE_BLOCKS * BLOCK_SIZE as u64);
@@ -60,7 +61,7 @@ impl Shape {
         (blocks.start / PAGE_BLOCKS) as usize..blocks.end.div_ceil(PAGE_BLOCKS) as usize
     }
 
-    /// Returns the first block behind the headers of the local cache: the map of regions that may be ahead of the store.
+    /// Returns the first block of the map of regions that may be ahead of the store. The two headers of the local cache are before it.
     pub(crate) fn ahead_map(&self) -> u64 {
         2
     }
@@ -70,7 +71,7 @@ impl Shape {
         self.ahead_map() + self.regions().div_ceil(BITS_PER_BLOCK)
     }
 
-    /// Returns the first block of the image. A program that takes the cache for a volume finds none in front.
+    /// Returns the first block of the image. It is never block 0, where a volume begins: no program takes the cache for a volume.
     pub(crate) fn image(&self) -> u64 {
         (self.present_map() + self.pages().div_ceil(BITS_PER_BLOCK)).next_multiple_of(PAGE_BLOCKS)
     }

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use sfs_device::{Block, Stream};
 
 use super::dirty::{DirtyRegions, Frozen, runs};
+use super::local::LocalHeader;
 use super::log_record::{LogContent, Record};
 use super::state::VolumeState;
 use super::{Failure, ObjectDevice};
 use crate::mutant::{Mutant, mutated};
-use crate::name::{Epoch, ObjectName};
+use crate::name::ObjectName;
 use crate::store::ObjectStore;
 use crate::writer::Writer;
 
@@ -28,6 +29,8 @@ enum Commit {
 /// The owner of the epoch, and what was published.
 pub(super) struct Uploader<S> {
     pub(super) writer: Writer<S>,
+    /// The last header of the local cache.
+    pub(super) header: LocalHeader,
     /// The state of the last manifest; its map is not kept here.
     pub(super) published: VolumeState,
     /// First log object that the last manifest does not contain.
@@ -43,14 +46,6 @@ pub(super) struct Uploader<S> {
 }
 
 impl<S: ObjectStore> Uploader<S> {
-    pub(super) fn epoch(&self) -> Epoch {
-        self.writer.epoch()
-    }
-
-    pub(super) fn garbage_count(&self) -> u64 {
-        self.garbage.len() as u64
-    }
-
     /// Publishes a state. Log objects are superseded if `log_start` passes them.
     pub(super) fn publish(
         &mut self,
@@ -95,30 +90,43 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         self.commit(&mut uploader, Commit::Manifest(false))
     }
 
-    /// Uploads what was written, joins log objects if they are many, and deletes what nothing has needed for the grace time. `now` is in
-    /// seconds since 1970, by a clock that does not go back.
+    /// Uploads what was written, joins log objects if they are many or the cache is full, and deletes what nothing has needed for the
+    /// grace time. `now` is in seconds since 1970, by a clock that does not go back.
     pub fn work(&self, now: u64) -> Result<(), Failure> {
         let mut uploader = self.uploader.lock();
         uploader.now = now;
         let objects = uploader.writer.next_log() - uploader.log_start;
         let is_long =
             uploader.log_blocks >= self.limits.log_blocks || objects >= self.limits.log_objects;
-        let commit = if is_long { Commit::Manifest(false) } else { Commit::Log };
+        // Reads evict, and never join.
+        let is_full = !self.evict(0)?;
+        let commit = if is_long || is_full { Commit::Manifest(false) } else { Commit::Log };
         self.commit(&mut uploader, commit)?;
+        if is_full {
+            self.evict(0)?;
+        }
         self.collect(&mut uploader)
     }
 
-    /// Ends the use of the volume: everything is in the store afterwards, and another writer may begin.
+    /// Ends the use of the volume: everything is in the store afterwards, and another writer may begin. Writes fail from the begin of the
+    /// call on, and nothing is read from the store after it.
+    ///
+    /// # Errors
+    ///
+    /// The volume is not released after an error of the store, and read-only. It is released after an error of the local cache alone,
+    /// whose pages are read from the store again when it is used next.
     pub fn close(&self, now: u64) -> Result<(), Failure> {
         let mut uploader = self.uploader.lock();
         uploader.now = now;
         self.commit(&mut uploader, Commit::Manifest(true))?;
-        let mut state = self.state.lock();
-        state.failure = Some(Failure::Closed);
-        self.local.write_present(&state.present)?;
-        let mut header = self.header.lock();
-        header.is_closed = true;
-        Ok(self.local.set_header(&mut header)?)
+        let present = {
+            let mut state = self.state.lock();
+            state.is_final = !mutated(Mutant::ClosedEvicted);
+            state.present.clone()
+        };
+        self.local.write_present(&present)?;
+        uploader.header.is_closed = true;
+        Ok(self.local.set_header(&mut uploader.header)?)
     }
 
     /// Deletes what nothing has needed for the grace time.
@@ -148,16 +156,21 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         let result = self.upload_cut(uploader, cut, commit);
         let mut state = self.state.lock();
         state.frozen = None;
-        state.failure = result.as_ref().err().cloned();
+        if let Err(failure) = &result {
+            state.fail(failure);
+        }
         drop(state);
         result?;
         if commit != Commit::Log { self.clear_ahead() } else { Ok(()) }
     }
 
-    /// Freezes what was written up to now.
+    /// Freezes what was written up to now. Nothing is written after the cut that releases the volume.
     fn cut(&self, commit: Commit) -> Cut {
         let _access = self.access.write();
         let mut state = self.state.lock();
+        if commit == Commit::Manifest(true) {
+            state.fail(&Failure::Closed);
+        }
         let mut dirty = std::mem::take(&mut state.open);
         if commit != Commit::Log {
             for region in &state.unjoined {
@@ -274,8 +287,9 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     fn snapshot(&self, region: u64) -> Result<Box<[Block]>, Failure> {
         let of = self.local.shape.blocks(region);
         let mut blocks = Block::zeroed((of.end - of.start) as usize);
-        let mut state = self.state.lock();
+        // Whoever writes meanwhile saves the old block first, as long as the region is unread.
         self.local.image.read(of.start, &mut blocks)?;
+        let mut state = self.state.lock();
         if let Some(frozen) = &mut state.frozen {
             frozen.unread.remove(&region);
             for (at, block) in (of.start..).zip(&mut blocks) {

@@ -1,15 +1,17 @@
-//! Lives of a program that uses an object volume: each ends by a crash, at any request or between two.
+//! Lives of a program that uses an object volume: each ends by a crash, at any request to the store or the cache or between two, or by a
+//! close.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use sfs_device::{Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream};
+use sfs_device::{Block, Device, Event, RamDevice, Stream};
 use sfs_object::{
     Durability, Failure, Limits, MemoryStore, Nonce, ObjectDevice, ObjectError, OpenError,
     OpenRequest, Shape, create,
 };
 use sfs_testkit::SeededRng;
 
+use super::cache::{Discards, MortalCache};
 use super::model::Model;
 use super::store::MortalStore;
 
@@ -17,6 +19,9 @@ const SHAPE: Shape = Shape { volume_blocks: 24 * 32 - 5, region_blocks: 32 };
 
 /// Requests of a life that is not ended by a request.
 const MANY: u64 = 1 << 40;
+
+/// Limit of a cache that evicts nothing.
+const LARGE: u64 = 1 << 30;
 
 type Volume = ObjectDevice<MortalStore>;
 
@@ -33,14 +38,16 @@ pub(crate) struct World {
     old_cache: Option<RamDevice>,
     /// `true` if a life without the last cache has died while it began: the next one may find either state.
     has_died_without_cache: bool,
+    /// Content of discarded blocks of the cache.
+    discards: Discards,
     /// Number of each end, for the test that all kinds happen.
-    pub(crate) ends: [u32; 4],
+    pub(crate) ends: [u32; 5],
 }
 
 /// A life.
 struct Life {
     store: MortalStore,
-    local: Arc<RecordingDevice<RamDevice>>,
+    local: Arc<MortalCache>,
     base: RamDevice,
 }
 
@@ -48,7 +55,8 @@ impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = SeededRng::new(seed);
         let durability = rng.pick(&[Durability::Local, Durability::Remote]);
-        let cache_blocks = rng.pick(&[1 << 30, 1 << 30, 8 * 32]);
+        let cache_blocks = rng.pick(&[LARGE, 8 * 32]);
+        let discards = rng.pick(&[Discards::Zeros, Discards::Nothing, Discards::Garbage]);
         Self {
             rng,
             objects: Arc::default(),
@@ -59,7 +67,8 @@ impl World {
             now: 1000,
             old_cache: None,
             has_died_without_cache: false,
-            ends: [0; 4],
+            discards,
+            ends: [0; 5],
         }
     }
 
@@ -91,9 +100,17 @@ impl World {
         };
         let requests = if self.rng.one_in(4) { 1 + self.rng.below(40) } else { MANY };
         let life = self.begin(cache, requests);
+        if self.rng.one_in(8) {
+            life.local.set_requests(1 + self.rng.below(60));
+        }
         let volume = match Volume::open(life.store.clone(), life.local.clone(), &self.request()) {
             Ok(volume) => Arc::new(volume),
             Err(OpenError::Failure(Failure::Object(ObjectError::Stopped(_)))) => {
+                self.ends[0] += 1;
+                self.has_died_without_cache |= !kept;
+                return Ok(self.crash(&life));
+            }
+            Err(OpenError::Failure(Failure::Local(_))) if life.local.is_dead() => {
                 self.ends[0] += 1;
                 self.has_died_without_cache |= !kept;
                 return Ok(self.crash(&life));
@@ -108,7 +125,7 @@ impl World {
         };
         let found = match read_all(&volume) {
             Ok(found) => found,
-            Err(_) if requests != MANY => {
+            Err(_) if requests != MANY || life.local.is_dead() => {
                 self.has_died_without_cache |= !kept;
                 return Ok(self.crash(&life));
             }
@@ -134,12 +151,15 @@ impl World {
 
     fn begin(&mut self, cache: RamDevice, requests: u64) -> Life {
         let store = MortalStore::new(self.objects.clone(), requests, self.rng.next_u64());
-        let local = Arc::new(RecordingDevice::new(cache.snapshot(), Keep::Contents));
+        let image = SHAPE.cache_blocks() - SHAPE.volume_blocks;
+        let local = Arc::new(MortalCache::new(&cache, image, self.discards));
         Life { store, local, base: cache }
     }
 
     fn request(&mut self) -> OpenRequest {
         self.nonces += 1;
+        // The first reads of a life with a small cache evict what the life before has left.
+        let cache_blocks = self.rng.pick(&[self.cache_blocks, LARGE]);
         OpenRequest {
             nonce: Nonce([self.nonces; 16]),
             host: format!("machine {}", self.nonces),
@@ -147,7 +167,7 @@ impl World {
             takes_over: true,
             durability: self.durability,
             limits: Limits {
-                cache_blocks: self.cache_blocks,
+                cache_blocks,
                 log_blocks: 100,
                 log_objects: 6,
                 upload_blocks: 32,
@@ -163,14 +183,56 @@ impl World {
         }
         let requests = if self.rng.one_in(2) { 1 + self.rng.below(60) } else { MANY };
         life.store.set_requests(requests);
+        if self.rng.one_in(2) {
+            let most = self.rng.pick(&[15, 150]);
+            life.local.set_requests(1 + self.rng.below(most));
+        }
         for _ in 0..5 + self.rng.below(60) {
             if self.step(volume)?.is_none() {
                 self.ends[2] += 1;
                 return Ok(());
             }
         }
+        match self.rng.below(4) {
+            0 | 1 => return self.close(volume),
+            2 if self.upload(|| volume.join().is_ok()) => self.read_some(volume)?,
+            _ => {}
+        }
         self.ends[3] += 1;
         Ok(())
+    }
+
+    /// Ends a life by a close, after which some reads are made still.
+    fn close(&mut self, volume: &Volume) -> Result<(), String> {
+        let now = self.now;
+        if !self.upload(|| volume.close(now).is_ok()) {
+            self.ends[2] += 1;
+            return Ok(());
+        }
+        self.ends[4] += 1;
+        {
+            let mut model = self.model.lock();
+            model.flushed = model.uploaded;
+        }
+        self.read_some(volume)
+    }
+
+    fn read_some(&mut self, volume: &Volume) -> Result<(), String> {
+        for _ in 0..self.rng.below(8) {
+            self.read(volume)?;
+        }
+        Ok(())
+    }
+
+    /// Reads some blocks, which are as they were written. Returns whether that has succeeded.
+    fn read(&mut self, volume: &Volume) -> Result<bool, String> {
+        let (address, count) = range(&mut self.rng, 60);
+        let mut blocks = Block::zeroed(count as usize);
+        let is_done = volume.read(address, &mut blocks).is_ok();
+        if is_done {
+            self.model.lock().check_now(address, &blocks)?;
+        }
+        Ok(is_done)
     }
 
     /// Writes also while objects are under way.
@@ -197,21 +259,11 @@ impl World {
             12 => self.upload(|| volume.join().is_ok()),
             13 => {
                 let (address, count) = range(&mut self.rng, 100);
-                let is_done = volume.discard(address, count).is_ok();
-                if is_done {
-                    self.model.lock().discard(address, count);
-                }
-                is_done
+                // One that fails may have had an effect.
+                self.model.lock().discard(address, count);
+                volume.discard(address, count).is_ok()
             }
-            _ => {
-                let (address, count) = range(&mut self.rng, 60);
-                let mut blocks = Block::zeroed(count as usize);
-                let is_done = volume.read(address, &mut blocks).is_ok();
-                if is_done {
-                    self.model.lock().check_now(address, &blocks)?;
-                }
-                is_done
-            }
+            _ => self.read(volume)?,
         };
         Ok(done.then_some(()))
     }

@@ -45,14 +45,7 @@ impl Model {
     /// Returns the content of the next write.
     pub(crate) fn content(&mut self, address: u64, count: u64) -> (Stamp, Box<[Block]>) {
         self.stamp += 1;
-        let mut blocks = Block::zeroed(count as usize);
-        for (at, block) in (address..).zip(&mut blocks) {
-            for pair in block.0.chunks_exact_mut(16) {
-                pair[..8].copy_from_slice(&self.stamp.to_le_bytes());
-                pair[8..].copy_from_slice(&at.to_le_bytes());
-            }
-        }
-        (self.stamp, blocks)
+        (self.stamp, content(self.stamp, address, count))
     }
 
     pub(crate) fn write(&mut self, address: u64, count: u64, stamp: Stamp) {
@@ -102,9 +95,15 @@ impl Model {
         Ok(())
     }
 
-    /// Notes what was found, where it is right by either rule. Earlier states stay possible without the cache.
+    /// Notes what was found, where it is right by either rule. Earlier states stay possible without the cache. A block that may be
+    /// discarded has no defined content still: the store and the cache may have different ones.
     pub(crate) fn note_found(&mut self, found: &[Block]) -> Result<(), String> {
-        let found = stamps(found)?.into_iter().map(Some).collect();
+        let mut found = stamps(found)?.into_iter().map(Some).collect::<Vec<_>>();
+        for count in self.uploaded.min(self.flushed)..=self.now() {
+            for (found, stamp) in found.iter_mut().zip(self.state(count)) {
+                *found = stamp.and(*found);
+            }
+        }
         self.events.push(Event::Found(found));
         self.flushed = self.now();
         Ok(())
@@ -135,6 +134,18 @@ impl Model {
         self.flushed = self.now();
         Ok(())
     }
+}
+
+/// Returns blocks with this stamp, for this address.
+pub(crate) fn content(stamp: Stamp, address: u64, count: u64) -> Box<[Block]> {
+    let mut blocks = Block::zeroed(count as usize);
+    for (at, block) in (address..).zip(&mut blocks) {
+        for pair in block.0.chunks_exact_mut(16) {
+            pair[..8].copy_from_slice(&stamp.to_le_bytes());
+            pair[8..].copy_from_slice(&at.to_le_bytes());
+        }
+    }
+    blocks
 }
 
 fn apply(state: &mut [Option<Stamp>], event: &Event) {
