@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use sfs_core::Error;
-use sfs_core::format::Inode;
+use sfs_core::format::{Inode, Timestamp};
 use sfs_core::request::AttributeChanges;
 use sfs_device::BLOCK_SIZE;
 use sfs_fuse::{FuseOperation, FuseRequest, Reply, WriteArgs};
@@ -190,6 +190,14 @@ impl FuseShell {
         let Ok(before) = self.volume.attributes(request.node) else { return Ok(()) };
         let changes = AttributeChanges { size: Some(size), ..only_content(&before) };
         self.set_attributes_again(request, &changes)
+    }
+
+    /// Sets the time of the last change of the file of `request`, and nothing else.
+    pub(super) fn touch(&self, request: &FuseRequest<'_>, now: Timestamp) {
+        if let Ok(before) = self.volume.attributes(request.node) {
+            let changes = AttributeChanges { ctime: Some(now), ..only_content(&before) };
+            let _ = self.volume.set_attributes(request.node, &changes, &caller(request));
+        }
     }
 
     fn set_attributes_again(

@@ -68,6 +68,7 @@ impl FuseShell {
         let mut contents = Contents::new(&recorded, free);
         contents.is_sparing |= always_spares;
         let last = changes.len().wrapping_sub(1);
+        let is_open_in_log = recorded.last().is_some_and(|of| self.is_attribute_in_log(*of));
         for (at, &of @ (request, change)) in recorded.iter().enumerate() {
             let is_open = at == last && change.given.is_none();
             if is_open {
@@ -85,7 +86,7 @@ impl FuseShell {
                     journal.complete(request, &self.outcome_in_log(of));
                 }
             } else if is_open {
-                let result = self.finish(of);
+                let result = self.finish(of, is_open_in_log);
                 if !matches!(result, Ok(Reply::Parked(_))) {
                     journal.complete(request, &result);
                 }
@@ -254,23 +255,39 @@ impl FuseShell {
         )))
     }
 
-    /// Executes a change that was begun, and may be in the log if no directory tells.
-    fn finish(&self, (request, change): Recorded<'_>) -> ReplyResult {
+    /// Executes a change that was begun. `is_in_log` tells that the log had it, before others were repeated over it.
+    fn finish(&self, recorded: Recorded<'_>, is_in_log: bool) -> ReplyResult {
+        let (request, change) = recorded;
+        match &request.operation {
+            FuseOperation::Setxattr { name, value, clear_sgid, .. } if is_in_log => {
+                let set = self.setxattr(request, name, value, 0, *clear_sgid);
+                set.map_err(|refusal| self.code_of(request.node, &refusal))
+            }
+            FuseOperation::Removexattr { name }
+                if is_in_log && self.volume.xattr(request.node, name).is_err() =>
+            {
+                self.touch(request, change.begun.now);
+                Ok(Reply::Done)
+            }
+            // It was not accepted yet, and its descriptor is still open.
+            FuseOperation::Setxattr { .. }
+            | FuseOperation::Removexattr { .. }
+            | FuseOperation::Setattr(_) => self.pass(request, None, &mut []),
+            FuseOperation::Write(write) => self.finish_write(request, write),
+            _ => self.execute_with_space(recorded),
+        }
+    }
+
+    /// Returns whether the log has a change of an attribute of a file, of which no directory tells.
+    fn is_attribute_in_log(&self, (request, change): Recorded<'_>) -> bool {
         let (name, is_there) = match &request.operation {
             FuseOperation::Setxattr { name, value, .. } => (name, Some(*value)),
             FuseOperation::Removexattr { name } => (name, None),
-            // It was not accepted yet, and its descriptor is still open.
-            FuseOperation::Setattr(_) => return self.pass(request, None, &mut []),
-            FuseOperation::Write(write) => return self.finish_write(request, write),
-            _ => return self.execute_with_space((request, change)),
+            _ => return false,
         };
         let now = change.begun.now;
         let is_changed = self.volume.attributes(request.node).is_ok_and(|inode| inode.ctime == now);
-        let present = self.volume.xattr(request.node, name).ok();
-        match is_changed && present.as_deref() == is_there {
-            true => Ok(Reply::Done),
-            false => self.pass(request, None, &mut []),
-        }
+        is_changed && self.volume.xattr(request.node, name).ok().as_deref() == is_there
     }
 
     /// Executes a write that was begun. The program gets an error only for what does not fit once everything else is in the log.

@@ -586,6 +586,22 @@ fn a_file_keeps_what_the_process_may_keep() {
     }
 }
 
+/// Regression: it was asked for twice, and what was recorded was not what was done.
+#[test]
+fn what_was_decided_is_done() {
+    let mut scene = Scene::new();
+    let node = scene.make(CREATE, "file", 0o104_755).0;
+    let bytes = scene.message((FALLOCATE, node), &[&longs([0, 0, 9000]), &words([0, 0])]);
+    let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
+    let mode_after = |decision: Option<bool>| {
+        let _decision = decision.map(super::privileges::decide);
+        scene.shell.pass(&request, None, &mut []).expect("there is room");
+        scene.shell.volume.attributes(node).expect("a file").mode & 0o7777
+    };
+    assert_eq!(mode_after(Some(true)), 0o4755);
+    assert_eq!(mode_after(None), 0o755, "nobody has sent the request");
+}
+
 /// Regression: a truncation through a descriptor that was closed since was refused.
 #[test]
 fn an_immutable_file_is_truncated_through_a_descriptor_that_was_open() {

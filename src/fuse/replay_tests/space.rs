@@ -62,30 +62,69 @@ fn content_that_is_gone_takes_no_space() {
     }
 }
 
+/// Bytes of names of attributes that a file may have.
+const NAMES_MAX: usize = 64 << 10;
+
 /// Regression: an attribute that was removed later had no room beside the one in the log that had taken its place.
 #[test]
 fn an_attribute_that_is_gone_takes_no_room() {
-    for removes in [true, false] {
-        let mut scene = Scene::new();
-        let node = scene.make(CREATE, "file", 0o100_644).0;
-        scene.settle();
-        let value = vec![7; 40_000];
-        let set = |scene: &mut Scene, name: &[u8], value: &[u8], flags| {
-            let head = words([value.len() as u32, flags]);
-            scene.ask((SETXATTR, node), &[&head, name, value]).expect("there is room");
-        };
+    let mut scene = Scene::new();
+    let node = scene.make(CREATE, "file", 0o100_644).0;
+    let set = |scene: &mut Scene, number: usize| {
+        let name = format!("user.{number:0249}\0");
         let create = libc::XATTR_CREATE.cast_unsigned();
-        set(&mut scene, b"user.x\0", &value, create);
-        match removes {
-            true => drop(scene.ask((REMOVEXATTR, node), &[b"user.x\0"]).expect("it is there")),
-            false => set(&mut scene, b"user.x\0", b"short", 0),
+        scene.ask((SETXATTR, node), &[&words([1, create]), name.as_bytes(), b"x"])
+    };
+    let room = (0..NAMES_MAX).find(|number| set(&mut scene, *number).is_err()).expect("a limit");
+    let name = |number: usize| format!("user.{number:0249}\0");
+    let remove = |scene: &mut Scene, number: usize| {
+        scene.ask((REMOVEXATTR, node), &[name(number).as_bytes()]).expect("it is there");
+    };
+    remove(&mut scene, 0);
+    scene.settle();
+    set(&mut scene, room).expect("there is room for one");
+    remove(&mut scene, room);
+    set(&mut scene, room + 1).expect("there is room for one");
+    scene.sync();
+    let revived = scene.die();
+    let has = |number: usize| {
+        revived.volume.xattr(node, name(number).trim_end_matches('\0').as_bytes()).is_ok()
+    };
+    assert_eq!((has(room), has(room + 1), has(1)), (false, true, true));
+}
+
+/// Regression: a change that was in the log got an error for its reply, as earlier ones were repeated over it.
+#[test]
+fn an_attribute_in_the_log_is_not_there_twice() {
+    for removes in [false, true] {
+        let mut scene = Scene::new();
+        let made = scene.ask((SYMLINK, ROOT_INO), &[b"link\0", b"target\0"]).expect("room");
+        let Reply::Entry(entry) = made else { panic!("a link") };
+        let create = words([1, libc::XATTR_CREATE.cast_unsigned()]);
+        let set = [&create[..], b"user.x\0", b"1"].concat();
+        if removes {
+            scene.ask((SETXATTR, entry.node), &[&set]).expect("room");
         }
-        set(&mut scene, b"user.y\0", &value, create);
+        scene.settle();
+        let mut body = [words([1, 0]), vec![0; 60], words([0o700])].concat();
+        body.resize(88, 0);
+        scene.ask((SETATTR, entry.node), &[&body]).expect("a link");
+        let bytes = match removes {
+            true => scene.message((REMOVEXATTR, entry.node), &[b"user.x\0"]),
+            false => scene.message((SETXATTR, entry.node), &[&set]),
+        };
+        let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
+        let changing = scene.journal.begin(request.message, || true);
+        scene.shell.pass(&request, None, &mut []).expect("room");
         scene.sync();
+        drop(changing);
+        let (unique, before) = (scene.unique, scene.shell.volume.attributes(entry.node));
         let revived = scene.die();
-        assert!(revived.volume.xattr(node, b"user.y").expect("it is there") == value);
-        let short = revived.volume.xattr(node, b"user.x").ok();
-        assert_eq!(short.as_deref(), (!removes).then_some(&b"short"[..]));
+        let reply = revived.earlier_reply(unique).expect("it is done");
+        assert_eq!(reply[4..8], [0; 4], "no error: {removes}");
+        let after = revived.volume.attributes(entry.node).expect("a link");
+        assert_eq!(after.ctime, before.expect("a link").ctime, "{removes}");
+        assert_eq!(revived.volume.xattr(entry.node, b"user.x").is_err(), removes);
     }
 }
 
