@@ -17,7 +17,7 @@ impl ByteRanges {
         let touched = &self.0[first..after];
         let start = touched.first().map_or(range.start, |of| of.start.min(range.start));
         let end = touched.last().map_or(range.end, |of| of.end.max(range.end));
-        self.0.splice(first..after, [start..end]);
+        self.0.splice(first..after, std::iter::once(start..end));
     }
 
     /// Returns the parts of `range` that are not in the set.
