@@ -27,7 +27,7 @@ type Part = Range<u64>;
 /// Space for each change beside its data, in bytes: blocks that it has in part, and what the log needs.
 const LEN_BESIDE_DATA: u64 = 4 * BLOCK_SIZE as u64;
 
-/// What is to be done to the content of files.
+/// Content of files that is repeated.
 pub(super) struct Contents {
     /// Parts of each change that no later one undoes, by its position.
     lasting: HashMap<usize, Vec<Part>>,
