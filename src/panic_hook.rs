@@ -10,7 +10,7 @@ use std::panic;
 const ENDED: &str =
     "the mount has ended, and synced data is on the volume; unmount, and mount again";
 
-/// What happens to a mount that survives its daemon.
+/// Remedy for a mount that survives its daemon: it needs none.
 const SURVIVES: &str = "the daemon has ended, and its monitor starts it again";
 
 /// Makes the process, which serves `device`, abort on a panic. Its mount may survive that.

@@ -27,10 +27,12 @@ type Part = Range<u64>;
 /// Space for each change beside its data, in bytes: blocks that it has in part, and what the log needs.
 const LEN_BESIDE_DATA: u64 = 4 * BLOCK_SIZE as u64;
 
-/// What is to be done to the content of files.
+/// Content of files that is repeated.
 pub(super) struct Contents {
     /// Parts of each change that no later one undoes, by its position.
     lasting: HashMap<usize, Vec<Part>>,
+    /// Position of the last change that leaves a file empty, by its inode.
+    emptied: HashMap<u64, usize>,
     /// Positions of changes of attributes after which the same attribute is set or removed once more.
     overridden: HashSet<usize>,
     /// Parts for which there was no space, by the position of the change.
@@ -46,7 +48,7 @@ impl Contents {
         let mut cuts: HashMap<u64, u64> = HashMap::new();
         let mut lasting = HashMap::new();
         let (mut named, mut overridden) = (HashSet::new(), HashSet::new());
-        let mut needed = 0u64;
+        let (mut needed, mut emptied) = (0u64, HashMap::new());
         for (at, &of @ (request, _)) in recorded.iter().enumerate().rev() {
             let later = later.entry(request.node).or_default();
             let cut = cuts.entry(request.node).or_insert(u64::MAX);
@@ -75,6 +77,9 @@ impl Contents {
             if is_done(of) {
                 if let Some(size) = size_set(request) {
                     *cut = size.min(*cut);
+                    if size == 0 {
+                        emptied.entry(request.node).or_insert(at);
+                    }
                     later.add(size..u64::MAX);
                 } else if let Some(range) = range_of(request).filter(|_| !reserves(request)) {
                     later.add(range);
@@ -83,7 +88,12 @@ impl Contents {
         }
         // Blocks that are written once more need their space twice until the next commit.
         let is_sparing = free < needed.saturating_mul(2);
-        Self { lasting, overridden, left: Vec::new(), is_sparing }
+        Self { lasting, emptied, overridden, left: Vec::new(), is_sparing }
+    }
+
+    /// Returns whether nothing is left of change `at` of the content of inode `node`, as a later one leaves the file empty.
+    pub(super) fn is_emptied_later(&self, at: usize, node: u64) -> bool {
+        self.emptied.get(&node).is_some_and(|emptied| at < *emptied)
     }
 
     /// Returns whether a later change sets or removes the attribute of change `at`.

@@ -328,6 +328,9 @@ impl FuseShell {
         (at, recorded): (usize, Recorded<'_>),
     ) -> Result<(), ExitError> {
         let request = recorded.0;
+        if contents.is_emptied_later(at, request.node) {
+            return Ok(());
+        }
         let repeated = match size_set(request) {
             Some(size) => self.repeat_truncation(request, size),
             None => self.repeat_content(contents, (at, recorded), false),
