@@ -62,7 +62,8 @@ impl VolumeDevice {
         self.gap_blocks_max.store(blocks, Ordering::Relaxed);
     }
 
-    fn gap_blocks_max(&self) -> usize {
+    /// Returns the longest gap between two wanted blocks that is read along, in blocks.
+    pub(crate) fn gap_blocks_max(&self) -> usize {
         self.gap_blocks_max.load(Ordering::Relaxed)
     }
 
@@ -117,6 +118,11 @@ impl VolumeDevice {
     /// Reads blocks as the device has them, without blocks in flight.
     pub(crate) fn read_stored(&self, address: u64, blocks: &mut [Block]) -> Result<()> {
         self.device.read(address, blocks).map_err(|error| self.health.counted(error.into()))
+    }
+
+    /// Returns whether the block at `address` is read from memory, because it is still on its way to the device.
+    pub(crate) fn is_in_flight(&self, address: u64) -> bool {
+        self.in_flight.read().get(address).is_some()
     }
 
     /// Reads blocks as the device has them, for a caller that recognizes those that it needs and can do without them; returns whether

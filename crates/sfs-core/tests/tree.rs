@@ -54,7 +54,7 @@ impl Flash {
             self.blocks.get(&missing.pointer.address).expect("a node at an address that was freed");
         let node = VerifiedNode::decode(&**block, VOLUME, &missing, Tolerance::Exact)
             .expect("a sound node");
-        let around = tree.neighbourhood(&missing, 16).filter(|_| self.reads_along());
+        let around = tree.neighbourhood(&missing, 16, 16).filter(|_| self.reads_along());
         tree.insert(&missing, node);
         let Some(Neighbourhood { blocks, neighbours }) = around else { return };
         assert!(blocks.contains(&missing.pointer.address) && blocks.end - blocks.start <= 16);
@@ -461,6 +461,27 @@ fn unused_neighbours_are_evicted_first() {
     for n in [0, 60, 63] {
         trial.tree.prepare(&key(n)).expect("it was asked for");
     }
+    trial.finish();
+}
+
+/// Regression: the share of neighbours was one of all nodes. With many dirty ones it was more than the room for clean nodes, and those
+/// that were asked for were dropped.
+#[test]
+fn unused_neighbours_take_no_room_beside_dirty_nodes() {
+    let mut trial = Trial::new();
+    (0..90).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
+    trial.step(&TreeStep::Reopen);
+    trial.flash.run(&mut trial.tree, |tree| tree.prepare(&key(0)));
+    let missing = trial.tree.prepare(&key(60)).expect_err("a leaf that is not in memory");
+    trial.flash.along_every = 1;
+    trial.flash.load(&mut trial.tree, missing);
+    trial.flash.along_every = 0;
+    (1000..1120).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
+    let dirty = trial.tree.dirty_count();
+    assert!(dirty >= 40 && trial.flash.neighbours >= 8, "{dirty} dirty nodes");
+    trial.tree.prepare(&key(60)).expect("in memory");
+    trial.tree.evict(dirty + 3);
+    trial.tree.prepare(&key(60)).expect("it was asked for");
     trial.finish();
 }
 

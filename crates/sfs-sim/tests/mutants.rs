@@ -98,11 +98,17 @@ fn try_case(mutant: Mutant, case: &Case) -> (u64, Option<CaseFailure>) {
 fn find(mutant: Mutant, hunts: bool) -> Option<Found> {
     let since = Instant::now();
     let known = if hunts { None } else { known_case(mutant) };
-    let (states, failure) = known
-        .map(|case| try_case(mutant, &case))
+    let tried = known.map(|case| try_case(mutant, &case));
+    if let Some((_, None)) = tried {
+        println!("{mutant:?}: its case finds it no longer");
+    }
+    let (states, failure) = tried
         .filter(|(_, failure)| failure.is_some())
         .unwrap_or_else(|| hunt(Some(mutant), CaseKinds::All, STATES_MAX));
-    Some(Found { mutant, states, secs: since.elapsed().as_secs_f64(), failure: failure? })
+    let failure = failure?;
+    let without = explore_case(&failure.case, failure.state, |_| true);
+    assert!(without.is_ok(), "{mutant:?}: {} fails without the bug, too", failure.case);
+    Some(Found { mutant, states, secs: since.elapsed().as_secs_f64(), failure })
 }
 
 #[test]

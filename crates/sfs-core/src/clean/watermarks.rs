@@ -16,8 +16,8 @@ const SEGMENTS_PER_LOW: usize = 20;
 /// Number of segments of the volume for each segment of the steady watermark.
 const SEGMENTS_PER_STEADY: usize = 50;
 
-/// Number of segments between the steady and the critical watermark. Writers clean so much later than the background that it
-/// keeps ahead of most of them, and so early that no commit takes the reserve.
+/// Number of segments that writers let the background go below what it aims for, before they clean themselves: so much later
+/// that it keeps ahead of most of them, and so early that no commit takes the reserve.
 const STEADY_SEGMENTS: usize = 2;
 
 /// Number of segments that make a checkpoint worthwhile for a waiting thread.
@@ -56,7 +56,7 @@ pub(crate) fn urgency(layout: &Layout, metadata: &Metadata) -> Urgency {
     let is_worthwhile = is_checkpoint_worthwhile(layout, metadata);
     let pinned = if is_worthwhile { usage.pinned_count() } else { 0 };
     let available = usage.clean_count() + usage.releasable_count() + pinned;
-    if available + STEADY_SEGMENTS < steady {
+    if available + STEADY_SEGMENTS < target {
         Urgency::Critical
     } else if available < steady {
         Urgency::Steady

@@ -264,14 +264,16 @@ impl MetadataStore {
     /// Loads a node and others near it by one request to the device. Returns whether the node is loaded. An error is not counted: the
     /// node is then read alone, and a neighbour when it is needed.
     fn load_with_neighbours(&self, node: &NodeNotCached) -> bool {
-        if self.io.has_copies()
+        let is_alone = self.io.has_copies()
+            || self.io.is_in_flight(node.pointer.address)
             || self.has_failed_neighbours.load(Ordering::Relaxed)
-            || !self.unread.lock().is_empty()
-        {
+            || !self.unread.lock().is_empty();
+        if is_alone {
             return false;
         }
-        let found = self.read().tree.neighbourhood(node, NEIGHBOURHOOD_BLOCKS);
-        let Some(Neighbourhood { blocks, neighbours }) = found else { return false };
+        let Some(Neighbourhood { blocks, neighbours }) = self.neighbourhood(node) else {
+            return false;
+        };
         let mut memory = Block::zeroed((blocks.end - blocks.start) as usize);
         if !self.io.read_along(blocks.start, &mut memory) {
             self.has_failed_neighbours.store(true, Ordering::Relaxed);
@@ -282,18 +284,41 @@ impl MetadataStore {
             let block = memory.get((node.pointer.address - blocks.start) as usize)?;
             VerifiedNode::decode(block, volume, node, tolerance).ok()
         };
-        let Some(verified) = decode(node) else { return false };
+        let verified = decode(node);
         let decoded = neighbours.iter().filter_map(|node| Some((node, decode(node)?)));
         let decoded: Vec<_> = decoded.collect();
-        self.counters.nodes_read.fetch_add(1 + decoded.len() as u64, Ordering::Relaxed);
+        let count = decoded.len() + usize::from(verified.is_some());
+        self.counters.nodes_read.fetch_add(count as u64, Ordering::Relaxed);
+        let is_loaded = verified.is_some();
         let mut metadata = self.write();
-        metadata.tree.insert(node, verified);
+        if let Some(verified) = verified {
+            metadata.tree.insert(node, verified);
+        }
         for (neighbour, verified) in decoded {
             metadata.tree.insert_neighbour(neighbour, verified);
         }
         drop(metadata);
         self.note_new_nodes();
-        true
+        is_loaded
+    }
+
+    /// Returns the blocks to read for `node`, with its neighbours; `None` if there are none, or no room for them: while
+    /// nodes are pinned, the cache may hold more than its size for what an operation needs, and not for more.
+    fn neighbourhood(&self, node: &NodeNotCached) -> Option<Neighbourhood> {
+        let metadata = self.read();
+        if metadata.tree.node_count() > self.cache_room() + CACHED_NODES_MIN / 2 {
+            return None;
+        }
+        let gap_max = self.io.gap_blocks_max() as u64;
+        let found = metadata.tree.neighbourhood(node, NEIGHBOURHOOD_BLOCKS, gap_max)?;
+        (found.blocks.end <= self.superblock.layout().block_count).then_some(found)
+    }
+
+    /// Returns the number of nodes that the cache may hold beside what it has lent and the copies of a checkpoint.
+    fn cache_room(&self) -> usize {
+        let copies = self.copied_nodes.load(Ordering::Relaxed);
+        let lent = self.lent_nodes.load(Ordering::Relaxed);
+        self.cached_nodes_max.saturating_sub(copies + lent)
     }
 
     /// Reads a node from the device, or from memory while it is in flight, and verifies it.
@@ -371,9 +396,7 @@ impl MetadataStore {
             self.has_new_nodes.store(false, Ordering::Relaxed);
             let mut metadata = self.write();
             let least = metadata.tree.dirty_count() + CACHED_NODES_MIN / 2;
-            let copies = self.copied_nodes.load(Ordering::Relaxed);
-            let lent = self.lent_nodes.load(Ordering::Relaxed);
-            metadata.tree.evict(self.cached_nodes_max.saturating_sub(copies + lent).max(least));
+            metadata.tree.evict(self.cache_room().max(least));
         }
     }
 

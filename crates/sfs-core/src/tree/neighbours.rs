@@ -15,9 +15,14 @@ pub struct Neighbourhood {
 }
 
 impl Tree {
-    /// Returns up to `count` blocks around `missing` with as many neighbours as possible, the nearest first; `None` if there are
-    /// none, or the tree leads to `missing` no longer.
-    pub fn neighbourhood(&self, missing: &NodeNotCached, count: u64) -> Option<Neighbourhood> {
+    /// Returns up to `count` blocks around `missing` with as many neighbours as possible, the nearest first, and gaps of up to
+    /// `gap_max` blocks between them; `None` if there are none, or the tree leads to `missing` no longer.
+    pub fn neighbourhood(
+        &self,
+        missing: &NodeNotCached,
+        count: u64,
+        gap_max: u64,
+    ) -> Option<Neighbourhood> {
         let first_key = missing.keys?.from;
         let parent_level = missing.level.checked_add(1)?;
         let mut path = self.root_path();
@@ -41,7 +46,7 @@ impl Tree {
         let mut neighbours: Vec<NodeNotCached> = children
             .filter(|child| is_wanted(child) && self.cache.get(child.pointer).is_none())
             .collect();
-        let blocks = longest(address, &mut neighbours, count);
+        let blocks = longest(address, &mut neighbours, count, gap_max);
         neighbours.retain(|child| blocks.contains(&child.pointer.address));
         (!neighbours.is_empty()).then_some(Neighbourhood { blocks, neighbours })
     }
@@ -54,14 +59,16 @@ impl Tree {
     }
 }
 
-/// Extends the block at `address` to neighbours, the nearest first, as long as it has at most `count` blocks.
-fn longest(address: u64, neighbours: &mut [NodeNotCached], count: u64) -> Range<u64> {
+/// Extends the block at `address` to neighbours, the nearest first, over gaps of up to `gap_max` blocks, as long as it has at most
+/// `count` blocks.
+fn longest(address: u64, neighbours: &mut [NodeNotCached], count: u64, gap_max: u64) -> Range<u64> {
     neighbours.sort_by_key(|node| node.pointer.address.abs_diff(address));
     let mut blocks = address..address.saturating_add(1);
     for node in neighbours {
         let at = node.pointer.address;
         let longer = blocks.start.min(at)..blocks.end.max(at.saturating_add(1));
-        if longer.end - longer.start <= count {
+        let added = (longer.end - longer.start) - (blocks.end - blocks.start);
+        if longer.end - longer.start <= count && added <= gap_max.saturating_add(1) {
             blocks = longer;
         }
     }

@@ -175,9 +175,10 @@ impl NodeCache {
 
     /// Drops clean nodes until `budget` are left, but not `root`. A node used since the clock's last pass gets a
     /// second chance. Nodes that were read along and are not used yet go first, as soon as they are more than a part of
-    /// the budget.
+    /// what dirty nodes leave of the budget.
     pub(super) fn evict(&mut self, budget: usize, root: u64) {
-        while self.nodes.len() > budget && self.read_along.len() > budget / READ_ALONG_DIVISOR {
+        let read_along_max = budget.saturating_sub(self.dirty_count) / READ_ALONG_DIVISOR;
+        while self.nodes.len() > budget && self.read_along.len() > read_along_max {
             let Some(address) = self.read_along.pop_front() else { break };
             self.drop_unless_used(address, root);
         }
@@ -214,7 +215,7 @@ fn compact(queue: &mut VecDeque<u64>, nodes: &FxHashMap<u64, Node>) {
     }
 }
 
-/// Part of the budget that nodes may have that were read along and not used yet, as a divisor.
+/// Part of the room for clean nodes that nodes may have that were read along and not used yet, as a divisor.
 const READ_ALONG_DIVISOR: usize = 8;
 
 /// Number of addresses that a queue may hold beyond twice the number of cached nodes before it is compacted.

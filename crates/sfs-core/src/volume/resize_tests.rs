@@ -357,9 +357,12 @@ fn a_shrinking_that_cannot_read_leaves_the_volume_as_it_was() {
             let mut log = volume.log.lock();
             let emptied = volume.space.empty_from(&mut log, to.segment_count);
             emptied.and_then(|()| volume.space.make_next_even(&mut log)).expect("there is room");
+            // After a failure every node is read alone.
             volume.metadata.write().tree.evict(0);
-            // A node that cannot be read together with others is read alone.
-            device.fail_from(Operation::Read, no);
+            device.fail_nth(Operation::Read, 1);
+            volume.attributes(ROOT_INO).expect("a second attempt");
+            volume.metadata.write().tree.evict(0);
+            device.fail_nth(Operation::Read, no);
             if volume.drop_segments(&mut log, (&from, to), NONCE).is_ok() {
                 break;
             }
