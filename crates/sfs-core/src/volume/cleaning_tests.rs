@@ -280,7 +280,7 @@ fn clean_beside_full_segments(hot_extents: u64) {
         }
         volume.sync_all().expect("RAM");
         work(&volume);
-        assert!(urgency_of(&volume) < Urgency::Steady, "step {step}");
+        assert!(urgency_of(&volume) < Urgency::Critical, "step {step}");
     }
     let after = volume.counters();
     let written = after.user_bytes_written - before.user_bytes_written;
