@@ -297,7 +297,7 @@ impl Target {
         let dir = scratch.dir.join(name);
         let mount = Mount::new(kind, programs, &device, &dir, Cache::WritebackKeep)?;
         let mut workers = vec![format!("flush-{}", mount.dev()?)];
-        if let Some(name) = device.loop_name() {
+        if let Some(name) = device.block_device_name() {
             // Write-back of a fuseblk mount, the loop device itself, and ext4's journal.
             workers.push(format!("flush-{}-fuseblk", mount.dev()?));
             workers.push(name.to_owned());

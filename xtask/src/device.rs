@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct TestDevice {
     /// Path that a filesystem is made on and mounted from.
     pub(crate) path: PathBuf,
-    is_loop: bool,
+    is_block_device: bool,
     _guards: Vec<Guard>,
 }
 
@@ -32,7 +32,7 @@ impl TestDevice {
         let file = File::create(path).with_context(|| format!("making {}", path.display()))?;
         file.set_len(len)?;
         let guards = vec![Undo::Remove(path.to_owned()).later()];
-        Ok(Self { path: path.to_owned(), is_loop: false, _guards: guards })
+        Ok(Self { path: path.to_owned(), is_block_device: false, _guards: guards })
     }
 
     /// Makes a device as [`TestDevice::best`] does, and writes all of the image once. So the growth of
@@ -52,7 +52,7 @@ impl TestDevice {
         machine::need_loop()?;
         let mut device = Self::image(image, len)?;
         device.path = attach(image)?;
-        device.is_loop = true;
+        device.is_block_device = true;
         // Before the image's own guard: the device is detached first.
         device._guards.insert(0, Undo::Detach(device.path.clone()).later());
         Ok(device)
@@ -60,7 +60,8 @@ impl TestDevice {
 
     /// Returns a device that another process makes and removes.
     pub(crate) fn of_others(path: &Path) -> Self {
-        Self { path: path.to_owned(), is_loop: false, _guards: Vec::new() }
+        let is_block_device = path.starts_with("/dev");
+        Self { path: path.to_owned(), is_block_device, _guards: Vec::new() }
     }
 
     /// Makes a loop device for root, and an image file for other users.
@@ -68,9 +69,9 @@ impl TestDevice {
         if machine::is_root() { Self::over_loop(image, len) } else { Self::image(image, len) }
     }
 
-    /// Returns the name of the loop device, `loop3`.
-    pub(crate) fn loop_name(&self) -> Option<&str> {
-        self.is_loop.then(|| self.path.file_name()?.to_str()).flatten()
+    /// Returns the kernel's name of the block device, as `loop3`; `None` for an image file.
+    pub(crate) fn block_device_name(&self) -> Option<&str> {
+        self.is_block_device.then(|| self.path.file_name()?.to_str()).flatten()
     }
 }
 

@@ -141,7 +141,7 @@ impl Run<'_> {
         let programs = self.programs.clone().with_segment_size(segment_size);
         kind.make(&programs, device.device(), self.medium.blocks())?;
         let dir = scratch.dir.join("mount");
-        let name = device.device().loop_name().context("the device is no loop device")?;
+        let name = device.device().block_device_name().context("the device is no block device")?;
         let session = work::Session {
             counter: counts::RequestCounter::of(name),
             scale,
