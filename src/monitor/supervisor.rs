@@ -88,12 +88,16 @@ impl Supervisor {
             self.release();
             return None;
         }
+        // The end of the first program is known to its parent alone. One that has closed its socket and lives would still be waited for.
+        let mut is_killed = acts.end_program();
         let (mut served, is_final) = self.served();
         while self.is_watching {
-            // That of the first program is known to its parent alone.
-            self.deaths.note(Instant::now(), served, acts.end_program());
-            if is_final || self.deaths.are_too_many() {
-                tracing::error!("a daemon is not started again; its mount is taken away");
+            self.deaths.note(Instant::now(), served, is_killed);
+            let reason = if is_final { Some("it cannot go on") } else { self.deaths.too_many() };
+            if let Some(reason) = reason {
+                tracing::error!(
+                    "a daemon is not started again, as {reason}; its mount is taken away"
+                );
                 let _ = acts.detach(MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
                 break;
             }
@@ -105,7 +109,7 @@ impl Supervisor {
                 Ok(sockets) => return Some(sockets),
                 Err(error) => tracing::error!("the daemon was not started again: {error}"),
             }
-            served = None;
+            (served, is_killed) = (None, acts.end_program());
         }
         // An unmount that waits for an answer ends only when nobody has the channels any more.
         self.release();
