@@ -15,5 +15,6 @@ mod survivors;
 pub(crate) use areas::{MEMORY_BYTES, uselessness};
 pub(crate) use commit_thread::CommitThread;
 pub(crate) use journal::{Journal, OpenedNow};
+pub(crate) use record::Before;
 pub(crate) use revival::{Revival, begin, revive};
 pub(crate) use survivors::RecordedRequest;

@@ -22,6 +22,9 @@ impl ByteRanges {
 
     /// Returns the parts of `range` that are not in the set.
     pub(super) fn without(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        if range.is_empty() {
+            return Vec::new();
+        }
         let first = self.0.partition_point(|of| of.end <= range.start);
         let mut parts = Vec::new();
         let mut at = range.start;

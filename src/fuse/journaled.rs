@@ -8,7 +8,7 @@ use super::dispatch::is_change;
 use super::fuse_shell::FuseShell;
 use super::reply_result::{ReplyBytes, ReplyResult};
 use super::{inode_flags, privileges};
-use crate::survival::Journal;
+use crate::survival::{Before, Journal};
 
 impl FuseShell {
     /// Records every request from now on.
@@ -21,13 +21,20 @@ impl FuseShell {
         self.journal.is_some()
     }
 
-    /// Returns whether the process that sent `request` may leave suid, sgid and capabilities of the file.
-    fn keeps_privileges(&self, request: &FuseRequest<'_>) -> bool {
-        match request.operation {
-            FuseOperation::Fallocate { .. } => {
-                !self.must_kill_privileges(request.node, request.pid).unwrap_or(false)
+    /// Returns what the change that `request` asks for depends on.
+    pub(super) fn before(&self, request: &FuseRequest<'_>) -> Before {
+        let size = || self.volume.attributes(request.node).map_or(0, |inode| inode.size);
+        match &request.operation {
+            FuseOperation::Fallocate { .. } => Before {
+                keeps_privileges: !self
+                    .must_kill_privileges(request.node, request.pid)
+                    .unwrap_or(false),
+                size: size(),
+            },
+            FuseOperation::Setattr(asked) if asked.size.is_some() => {
+                Before { keeps_privileges: true, size: size() }
             }
-            _ => true,
+            _ => Before { keeps_privileges: true, size: 0 },
         }
     }
 
@@ -54,7 +61,7 @@ impl FuseShell {
                 match self.would_change_flags(request, ioctl) {
                     Ok(true) => {}
                     Ok(false) => return Ok(Reply::Ioctl(0, ReplyBytes::Value(Vec::new()))),
-                    Err(_) => return pass(),
+                    Err(refusal) => return Err(self.code_of(node, &refusal)),
                 }
                 // Repeated changes of data would meet the new flags, and the time of the directory would hide those before.
                 changing.settle();
@@ -63,7 +70,7 @@ impl FuseShell {
                 return result;
             }
             operation if is_change(operation) && is_first(queue) => {
-                let changing = journal.begin(request.message, || self.keeps_privileges(request));
+                let changing = journal.begin(request.message, || self.before(request));
                 // What is recorded is done, also if the process changes meanwhile.
                 let decision = privileges::decide(changing.keeps_privileges);
                 let result = pass();

@@ -27,6 +27,9 @@ type Part = Range<u64>;
 /// Space for each change beside its data, in bytes: blocks that it has in part, and what the log needs.
 const LEN_BESIDE_DATA: u64 = 4 * BLOCK_SIZE as u64;
 
+/// Flag of fallocate(2) for a hole.
+const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE.cast_unsigned();
+
 /// Content of files that is repeated.
 pub(super) struct Contents {
     /// Parts of each change that no later one undoes, by its position.
@@ -46,21 +49,19 @@ impl Contents {
     pub(super) fn new(recorded: &[Recorded<'_>], free: u64) -> Self {
         let mut later: HashMap<u64, ByteRanges> = HashMap::new();
         let mut cuts: HashMap<u64, u64> = HashMap::new();
+        let mut holes: HashMap<u64, ByteRanges> = HashMap::new();
         let mut lasting = HashMap::new();
         let (mut named, mut overridden) = (HashSet::new(), HashSet::new());
         let (mut needed, mut emptied) = (0u64, HashMap::new());
         for (at, &of @ (request, _)) in recorded.iter().enumerate().rev() {
             let later = later.entry(request.node).or_default();
             let cut = cuts.entry(request.node).or_insert(u64::MAX);
-            if let Some(range) = range_of(request) {
-                let kept = match reserves(request) {
-                    // Blocks that are written later keep their reservation until then.
-                    true => range.start..range.end.min(*cut),
-                    false => range.clone(),
-                };
+            let holes = holes.entry(request.node).or_default();
+            if let Some(range) = range_of(of) {
                 let parts = match reserves(request) {
-                    true => vec![kept].into_iter().filter(|kept| !kept.is_empty()).collect(),
-                    false => later.without(&kept),
+                    // Blocks that are written later keep their reservation until then.
+                    true => holes.without(&(range.start..range.end.min(*cut))),
+                    false => later.without(&range),
                 };
                 lasting.insert(at, parts);
                 let len = range.end - range.start;
@@ -75,13 +76,14 @@ impl Contents {
                 }
             }
             if is_done(of) {
-                if let Some(size) = size_set(request) {
+                if let Some(size) = size_set(request).filter(|_| !grows(of)) {
                     *cut = size.min(*cut);
                     if size == 0 {
                         emptied.entry(request.node).or_insert(at);
                     }
                     later.add(size..u64::MAX);
-                } else if let Some(range) = range_of(request).filter(|_| !reserves(request)) {
+                } else if let Some(range) = range_of(of).filter(|_| !reserves(request)) {
+                    holes.add(hole_of(of));
                     later.add(range);
                 }
             }
@@ -127,7 +129,7 @@ impl FuseShell {
         kills: bool,
     ) -> Result<(), Refusal> {
         let (request, change) = recorded;
-        let Some(range) = range_of(request) else { return Ok(()) };
+        let Some(range) = range_of(recorded) else { return Ok(()) };
         if self.volume.attributes(request.node).is_err() {
             return Ok(());
         }
@@ -234,6 +236,7 @@ impl FuseShell {
             let end = part.end.min((at / BLOCK_SIZE as u64 + 1) * BLOCK_SIZE as u64);
             if let Err(Refusal::Failed(error)) = self.change_part(request, &(at..end), false) {
                 self.record_loss(request.node, at..end, &error);
+                self.lost_writeback.reported(request.node);
             }
             at = end;
         }
@@ -301,8 +304,33 @@ fn attribute_of<'a>(request: &FuseRequest<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Returns the bytes that a write or fallocate(2) is about.
-fn range_of(request: &FuseRequest<'_>) -> Option<Part> {
+/// Returns the bytes that a write or fallocate(2) is about. A hole up to the end of the file, or beyond, has the last block whole.
+fn range_of((request, change): Recorded<'_>) -> Option<Part> {
+    let range = named_range(request)?;
+    match request.operation {
+        FuseOperation::Fallocate { mode, .. }
+            if mode & PUNCH_HOLE != 0 && range.end >= change.begun.before.size =>
+        {
+            let end = range.end.checked_next_multiple_of(BLOCK_SIZE as u64);
+            Some(range.start..end.unwrap_or(range.end))
+        }
+        _ => Some(range),
+    }
+}
+
+/// Returns the whole blocks that a change makes a hole.
+fn hole_of(of @ (request, _): Recorded<'_>) -> Part {
+    let block = BLOCK_SIZE as u64;
+    match (range_of(of), &request.operation) {
+        (Some(range), FuseOperation::Fallocate { mode, .. }) if mode & PUNCH_HOLE != 0 => {
+            range.start.div_ceil(block).saturating_mul(block)..range.end / block * block
+        }
+        _ => 0..0,
+    }
+}
+
+/// Returns the bytes that a write or fallocate(2) names.
+fn named_range(request: &FuseRequest<'_>) -> Option<Part> {
     match &request.operation {
         FuseOperation::Write(write) => {
             Some(write.offset..write.offset.saturating_add(write.data.len() as u64))
@@ -331,7 +359,7 @@ fn size_reached(request: &FuseRequest<'_>) -> Option<u64> {
         {
             None
         }
-        _ => range_of(request).map(|range| range.end),
+        _ => named_range(request).map(|range| range.end),
     }
 }
 
@@ -342,6 +370,11 @@ pub(super) fn size_set(request: &FuseRequest<'_>) -> Option<u64> {
         FuseOperation::Open { .. } => Some(0),
         _ => None,
     }
+}
+
+/// Returns whether a change has made its file longer, and has done nothing else to its content.
+pub(super) fn grows((request, change): Recorded<'_>) -> bool {
+    size_set(request).is_some_and(|size| size > change.begun.before.size)
 }
 
 /// Returns whether a change was done, and has its reply.

@@ -11,10 +11,10 @@ use std::collections::{HashMap, HashSet};
 
 use sfs_core::Error;
 use sfs_core::format::FileKind;
-use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply, WriteArgs};
+use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply, SetattrArgs, WriteArgs};
 
 use super::fuse_shell::FuseShell;
-use super::repeated_content::{Contents, Recorded, is_done, size_set};
+use super::repeated_content::{Contents, Recorded, grows, is_done, size_set};
 use super::reply_result::{Refusal, ReplyResult};
 use crate::exit_error::ExitError;
 use crate::file_clock;
@@ -154,19 +154,30 @@ impl FuseShell {
     fn execute(&self, (request, change): Recorded<'_>) -> ReplyResult {
         let result = match &request.operation {
             // Its descriptor may be closed, and it was accepted.
-            FuseOperation::Setattr(asked) => self.setattr_through(request, asked, true),
+            FuseOperation::Setattr(asked) => {
+                // A truncation to the length that the file has would give reservations back.
+                let is_long = self.is_as_long((request, change));
+                let size = asked.size.filter(|_| !is_long);
+                self.setattr_through(request, &SetattrArgs { size, ..*asked }, true)
+            }
             // It was accepted, whatever the file had before.
             FuseOperation::Setxattr { name, value, clear_sgid, .. } if change.given.is_some() => {
                 self.setxattr(request, name, value, 0, *clear_sgid)
             }
             FuseOperation::Fallocate { offset, len, mode, .. } => {
-                let keeps = change.begun.keeps_privileges;
+                let keeps = change.begun.before.keeps_privileges;
                 let kills = !keeps && self.has_privileges(request.node).unwrap_or(false);
                 self.allocate(request, (*offset, *len), *mode, kills)
             }
             _ => return self.pass(request, None, &mut []),
         };
         result.map_err(|refusal| self.code_of(request.node, &refusal))
+    }
+
+    /// Returns whether a change has made its file longer, and the file is so long, or longer.
+    fn is_as_long(&self, of @ (request, _): Recorded<'_>) -> bool {
+        let is_long = |size| self.volume.attributes(request.node).is_ok_and(|now| now.size >= size);
+        grows(of) && size_set(request).is_some_and(is_long)
     }
 
     /// Executes a change, and once more if it has no space before everything is in the log.
@@ -191,7 +202,8 @@ impl FuseShell {
             _ if is_unread && has_only_content(request) => return Ok(()),
             FuseOperation::Write(write) => write.kill_privileges,
             FuseOperation::Fallocate { .. } => {
-                !change.begun.keeps_privileges && self.has_privileges(request.node).unwrap_or(false)
+                !change.begun.before.keeps_privileges
+                    && self.has_privileges(request.node).unwrap_or(false)
             }
             _ => return self.repeat_whole(contents, (at, recorded)),
         };
@@ -332,6 +344,7 @@ impl FuseShell {
             return Ok(());
         }
         let repeated = match size_set(request) {
+            Some(_) if self.is_as_long(recorded) => Ok(()),
             Some(size) => self.repeat_truncation(request, size),
             None => self.repeat_content(contents, (at, recorded), false),
         };
@@ -349,7 +362,8 @@ impl FuseShell {
         })
     }
 
-    fn code_of(&self, node: u64, refusal: &Refusal) -> Errno {
+    /// Returns the number of the error that a refusal is for the program.
+    pub(super) fn code_of(&self, node: u64, refusal: &Refusal) -> Errno {
         match refusal {
             Refusal::Failed(error) => self.errno(node, error),
             Refusal::Errno(code) => Errno::new(*code),

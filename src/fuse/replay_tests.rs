@@ -1,10 +1,11 @@
-//! Replays of random changes, after a death at each kind of moment: the volume is as if the daemon had lived.
+//! Replays of changes after the death of a daemon.
 #![expect(clippy::host_endian_bytes, reason = "the protocol has the byte order of the machine")]
 
 mod flags_and_times;
+mod random;
+mod scene;
 mod space;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sfs_core::Volume;
@@ -14,6 +15,7 @@ use sfs_device::RamDevice;
 use sfs_fuse::{FuseRequest, Handler, InitFlags, Reply};
 use sfs_testkit::{SeededRng, number_from_env};
 
+use self::scene::Scene;
 use super::fuse_shell::{FuseShell, caller};
 use super::inode_flags;
 use super::reply_result::ReplyResult;
@@ -21,12 +23,13 @@ use crate::background::Waker;
 use crate::file_clock;
 use crate::log_thread::LogWork;
 use crate::mount_options::MountOptions;
-use crate::survival::{self, Journal};
+use crate::survival::{self, Before, Journal};
 
 const BLOCKS: u64 = 1 << 14;
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 const FLAGS: InitFlags = InitFlags::empty();
-const NAMES: u64 = 6;
+/// State before a change that does not depend on it.
+const BEFORE: Before = Before { keeps_privileges: true, size: 0 };
 
 const FORGET: u32 = 2;
 const SETATTR: u32 = 4;
@@ -81,193 +84,6 @@ fn longs<const N: usize>(longs: [u64; N]) -> Vec<u8> {
     longs.into_iter().flat_map(u64::to_ne_bytes).collect()
 }
 
-/// Random requests, to nodes that there may be.
-struct Requests {
-    random: SeededRng,
-    unique: u64,
-}
-
-impl Requests {
-    fn next(&mut self, nodes: &[u64]) -> Vec<u8> {
-        self.unique += 2;
-        let random = &mut self.random;
-        let node = nodes[random.below(nodes.len() as u64) as usize];
-        let other = nodes[random.below(nodes.len() as u64) as usize];
-        let name = format!("name-{}\0", random.below(NAMES));
-        let second = format!("name-{}\0", random.below(NAMES));
-        let (name, second) = (name.as_bytes(), second.as_bytes());
-        let (at, len) = (random.below(60_000), 1 + random.below(9000));
-        let unique = self.unique;
-        let of = |kind, parts: &[&[u8]]| message(unique, kind, parts);
-        match random.below(16) {
-            0 => of((MKDIR, node), &[&words([0o755, 0]), name]),
-            1 => of((MKNOD, node), &[&words([0o100_644, 0, 0, 0]), name]),
-            2 => of((CREATE, node), &[&words([2, 0o100_644, 0, 0]), name]),
-            3 => of((SYMLINK, node), &[name, second]),
-            4 => of((UNLINK, node), &[name]),
-            5 => of((RMDIR, node), &[name]),
-            6 => of((LINK, node), &[&longs([other]), name]),
-            7 | 8 => {
-                let flags = [0, 0, 1, 2][random.below(4) as usize];
-                of((RENAME, node), &[&longs([other]), &words([flags, 0]), name, second])
-            }
-            9 => {
-                let flags = random.below(3) as u32;
-                of((SETXATTR, node), &[&words([3, flags]), b"user.x\0", &random.bytes(3)])
-            }
-            10 => of((REMOVEXATTR, node), &[b"user.x\0"]),
-            11 => {
-                let mut body = words([1 << 3, 0]);
-                body.extend(longs([0, at]));
-                body.resize(88, 0);
-                of((SETATTR, node), &[&body])
-            }
-            12 => {
-                let mut body = words([1, 0]);
-                body.resize(68, 0);
-                body.extend(words([0o640 + random.below(8) as u32]));
-                body.resize(88, 0);
-                of((SETATTR, node), &[&body])
-            }
-            13 if random.one_in(2) => {
-                let mode = if random.one_in(2) { 3 } else { 0 };
-                of((FALLOCATE, node), &[&longs([0, at, len]), &words([mode, 0])])
-            }
-            _ => {
-                let data = random.bytes(len as usize);
-                let head =
-                    [longs([0, at]), words([data.len() as u32, 1]), longs([0]), words([0, 0])];
-                of((WRITE, node), &[&head.concat(), &data])
-            }
-        }
-    }
-}
-
-/// Inode with its number, content, and attribute of a file.
-type SeenFile = (u64, Inode, Vec<u8>, Option<Vec<u8>>);
-
-/// Everything that callers see of a volume, by path.
-fn everything(volume: &Volume, spares: bool) -> BTreeMap<String, SeenFile> {
-    volume.sync_all().expect("RAM does not fail");
-    let mut found = BTreeMap::new();
-    let mut left = vec![(String::new(), ROOT_INO)];
-    while let Some((path, ino)) = left.pop() {
-        let inode = volume.attributes(ino).expect("the file is there");
-        let mut content = Vec::new();
-        match inode.kind() {
-            sfs_core::format::FileKind::Directory => {
-                let mut add = |entry: &sfs_core::request::DirectoryEntry<'_>| {
-                    if !matches!(entry.name, b"." | b"..") {
-                        let name = String::from_utf8_lossy(entry.name);
-                        left.push((format!("{path}/{name}"), entry.ino));
-                    }
-                    true
-                };
-                volume.read_directory(ino, 0, false, &mut add).expect("a directory");
-            }
-            sfs_core::format::FileKind::Regular => {
-                let read = volume.read(ino, 0, inode.size as usize).expect("a file");
-                content = read.as_bytes().to_vec();
-            }
-            _ => {}
-        }
-        let attribute = volume.xattr(ino, b"user.x").ok();
-        // What was written twice counts twice, and a file may have no reservations in two ways: its blocks count them.
-        let flags = InodeFlags::OF_USERS | InodeFlags::XATTRS | InodeFlags::INLINE;
-        let flags = inode.flags.intersection(flags);
-        let inode = Inode { write_count: 0, modified: 0, flags, ..inode };
-        let inode = if spares { without_form(inode) } else { inode };
-        found.insert(path, (ino, inode, content, attribute));
-    }
-    found
-}
-
-/// Returns an inode without what tells how its content is stored, which is another way if less is written.
-fn without_form(inode: Inode) -> Inode {
-    let flags = inode.flags.intersection(InodeFlags::OF_USERS | InodeFlags::XATTRS);
-    Inode { blocks: 0, flags, ..inode }
-}
-
-/// Moment at which the daemon dies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Death {
-    Between,
-    /// The last change was recorded, and not executed.
-    Begun,
-    /// The last change was executed, and its reply not recorded.
-    Executed,
-    /// As above, and it is in the log.
-    Committed,
-}
-
-fn commit_some(random: &mut SeededRng, shell: &FuseShell, nodes: &[u64]) {
-    match random.below(12) {
-        0 => shell.volume.sync_all().expect("RAM does not fail"),
-        1 | 2 => {
-            let node = nodes[random.below(nodes.len() as u64) as usize];
-            let _ = shell.volume.sync_file(node);
-        }
-        _ => {}
-    }
-}
-
-/// Runs random changes to a death, goes on, and compares with a volume on which nobody died.
-fn die(seed: u64, death: Death, spares: bool) {
-    let device = new_device();
-    let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("it opens");
-    let mut shell = shell(volume);
-    let handles = shell.handles();
-    let opened: Box<survival::OpenedNow> = Box::new(move || handles.opened_now());
-    let parts = (shell.volume.clone(), opened);
-    let journal = survival::begin(parts, "device").expect("memory");
-    shell.set_journal(journal.clone());
-    let mut requests = Requests { random: SeededRng::new(seed), unique: 0 };
-    let mut random = SeededRng::new(!seed);
-    let mut nodes = vec![ROOT_INO];
-    for _ in 0..random.below(120) {
-        let bytes = requests.next(&nodes);
-        let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
-        if let Ok(Reply::Entry(entry) | Reply::Created(entry, _)) = shell.answer(&request, &mut [])
-        {
-            nodes.push(entry.node);
-        }
-        commit_some(&mut random, &shell, &nodes);
-    }
-    if death != Death::Between {
-        let bytes = requests.next(&nodes);
-        let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
-        let changing = journal.begin(request.message, || true);
-        if death != Death::Begun {
-            let _ = shell.pass(&request, None, &mut []);
-        }
-        if death == Death::Committed {
-            shell.volume.sync_all().expect("RAM does not fail");
-        }
-        drop(changing);
-    }
-    let records = journal.descriptor().expect("a descriptor");
-    drop((shell, journal));
-    let (revived, changes) = revive(device, records.into(), spares);
-    let oracle =
-        self::shell(Volume::open(new_device(), VolumeOptions::default(), NOW).expect("it opens"));
-    for change in &changes {
-        let _time = file_clock::fix(change.begun.now);
-        let request = FuseRequest::decode(&change.message, FLAGS).expect("a request");
-        let _ = oracle.pass(&request, None, &mut []);
-    }
-    let (found, expected) =
-        (everything(&revived.volume, spares), everything(&oracle.volume, spares));
-    for (path, file) in &expected {
-        assert!(
-            found.get(path) == Some(file),
-            "seed {seed}, {death:?}: {path}: {:?}\n{:?}",
-            found.get(path).map(|f| (f.0, f.1)),
-            (file.0, file.1)
-        );
-    }
-    assert_eq!(found.len(), expected.len(), "seed {seed}, {death:?}");
-}
-
 fn revive(
     device: Arc<RamDevice>,
     records: std::fs::File,
@@ -291,129 +107,6 @@ fn revive(
     let changes = revival.changes().to_vec();
     revival.end(&journal);
     (shell, changes)
-}
-
-fn die_in_every_way(seeds: std::ops::Range<u64>) {
-    for seed in seeds {
-        for death in [Death::Between, Death::Begun, Death::Executed, Death::Committed] {
-            die(seed, death, false);
-            die(seed, death, true);
-        }
-    }
-}
-
-#[test]
-fn a_volume_goes_on_as_if_the_daemon_had_lived() {
-    die_in_every_way(0..24);
-}
-
-/// Takes six minutes in a debug build. `SFS_SEED` is the first seed.
-#[test]
-#[ignore = "long: `cargo test --release -p sfs --lib replay -- --ignored`"]
-fn a_volume_goes_on_as_if_the_daemon_had_lived_in_many_cases() {
-    die_in_every_way(number_from_env("SFS_SEED", 24)..1000);
-}
-
-/// Mount whose requests are chosen one by one.
-struct Scene {
-    device: Arc<RamDevice>,
-    shell: FuseShell,
-    journal: Arc<Journal>,
-    unique: u64,
-}
-
-impl Scene {
-    fn new() -> Self {
-        let device = new_device();
-        let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("it opens");
-        let mut shell = shell(volume);
-        let journal = survival::begin(parts_of(&shell), "device").expect("memory");
-        shell.set_journal(journal.clone());
-        Self { device, shell, journal, unique: 0 }
-    }
-
-    fn message(&mut self, kind: (u32, u64), parts: &[&[u8]]) -> Vec<u8> {
-        self.unique += 2;
-        message(self.unique, kind, parts)
-    }
-
-    fn ask(&mut self, kind: (u32, u64), parts: &[&[u8]]) -> ReplyResult {
-        let bytes = self.message(kind, parts);
-        let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
-        self.shell.answer(&request, &mut [])
-    }
-
-    /// Makes a file, and returns its inode and its handle.
-    fn make(&mut self, opcode: u32, name: &str, mode: u32) -> (u64, u64) {
-        let name = format!("{name}\0");
-        let made = self.ask((opcode, ROOT_INO), &[&words([2, mode, 0, 0]), name.as_bytes()]);
-        let Ok(Reply::Created(entry, opened)) = made else { panic!("it is made") };
-        (entry.node, opened.handle)
-    }
-
-    fn forget(&mut self, node: u64, count: u64) {
-        let _ = self.ask((FORGET, node), &[&longs([count])]);
-        self.work();
-    }
-
-    fn release(&mut self, node: u64, handle: u64) {
-        self.ask((RELEASE, node), &[&longs([handle]), &words([0, 0]), &longs([0])]).expect("open");
-    }
-
-    fn unlink(&mut self, name: &str) {
-        let name = format!("{name}\0");
-        self.ask((UNLINK, ROOT_INO), &[name.as_bytes()]).expect("the file is there");
-    }
-
-    fn write(&mut self, node: u64, data: &[u8]) {
-        for (at, piece) in data.chunks(1 << 17).enumerate() {
-            let written = self.ask((WRITE, node), &[&write_head(at << 17, piece, 0), piece]);
-            written.expect("there is room");
-        }
-    }
-
-    fn sync(&self) {
-        self.shell.volume.sync_all().expect("RAM does not fail");
-    }
-
-    /// Writes everything to the log, so that no record is left.
-    fn settle(&self) {
-        let commits = survival::CommitThread::start(self.journal.clone()).expect("a thread");
-        // The kernel has all replies.
-        (0..=self.unique).for_each(|unique| self.journal.replied(unique));
-        self.journal.begin_unrecorded().commit();
-        commits.stop();
-    }
-
-    fn work(&self) {
-        while self.shell.volume.work(NOW).expect("RAM does not fail") == Work::More {}
-    }
-
-    /// Makes a file that no record tells of, which leaves `left` bytes of the volume.
-    fn fill(&mut self, left: u64) {
-        let bytes = self.message((CREATE, ROOT_INO), &[&words([2, 0o100_644, 0, 0]), b"filler\0"]);
-        let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
-        let made = self.shell.pass(&request, None, &mut []);
-        let Ok(Reply::Created(entry, _)) = made else { panic!("it is made") };
-        let piece = vec![1; 1 << 17];
-        for at in 0.. {
-            if self.shell.volume.certain_space().available_bytes() < left {
-                break;
-            }
-            let head = write_head(at << 17, &piece, 0);
-            let bytes = self.message((WRITE, entry.node), &[&head, &piece]);
-            let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
-            self.shell.pass(&request, None, &mut []).expect("there is room");
-            self.sync();
-        }
-    }
-
-    fn die(self) -> FuseShell {
-        let records = self.journal.descriptor().expect("a descriptor");
-        let Self { device, shell, journal, .. } = self;
-        drop((shell, journal));
-        revive(device, records.into(), false).0
-    }
 }
 
 fn parts_of(shell: &FuseShell) -> (Arc<Volume>, Box<survival::OpenedNow>) {
@@ -575,7 +268,8 @@ fn a_file_keeps_what_the_process_may_keep() {
         let node = scene.make(CREATE, "file", 0o104_755).0;
         let bytes = scene.message((FALLOCATE, node), &[&longs([0, 0, 9000]), &words([0, 0])]);
         let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
-        let changing = scene.journal.begin(request.message, || keeps);
+        let changing =
+            scene.journal.begin(request.message, || Before { keeps_privileges: keeps, ..BEFORE });
         let result = scene.shell.allocate(&request, (0, 9000), 0, !keeps);
         changing.end(&request, &result.map_err(|_| sfs_fuse::Errno::new(libc::EIO)));
         if is_in_log {
@@ -628,7 +322,7 @@ fn a_write_that_waits_for_its_sync_is_not_written_again() {
     let dsync = libc::O_DSYNC.cast_unsigned();
     let bytes = scene.message((WRITE, node), &[&write_head(0, b"first", dsync), b"first"]);
     let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
-    let changing = scene.journal.begin(request.message, || true);
+    let changing = scene.journal.begin(request.message, || BEFORE);
     scene.shell.pass(&request, None, &mut []).expect("there is room");
     changing.end_unsynced(&request, 5);
     let unique = scene.unique;

@@ -19,7 +19,7 @@ use sfs_core::{FileReferences, Volume};
 use sfs_fuse::{FuseOperation, FuseRequest, Reply, reply_bytes};
 
 use super::areas::Areas;
-use super::record::{self, Begun, EarlierReply, Given, Outcome};
+use super::record::{self, Before, Begun, EarlierReply, Given, Outcome};
 use crate::file_clock::{self, FixedTime};
 
 /// Bytes of an area that a change leaves to its reply and to references.
@@ -124,22 +124,19 @@ impl Journal {
         self.state.lock().areas.file().try_clone().map(OwnedFd::from)
     }
 
-    /// Begins the change that `message` asks for: waits for the others, and records it. `keeps_privileges` returns whether
-    /// the process that asks may leave suid, sgid and capabilities of the file; no other change comes in between.
-    pub(crate) fn begin(
-        &self,
-        message: &[u8],
-        keeps_privileges: impl FnOnce() -> bool,
-    ) -> Changing<'_> {
+    /// Begins the change that `message` asks for: waits for the others, and records it with what `before` returns; no other change
+    /// comes in between.
+    pub(crate) fn begin(&self, message: &[u8], before: impl FnOnce() -> Before) -> Changing<'_> {
         let mut last = self.changes.lock();
         let now = self.next_time(&mut last);
-        let keeps_privileges = keeps_privileges();
+        let before = before();
         let mut state = self.make_room(message.len() + LEFT_BY_CHANGES);
-        let (kind, head) = record::request_head(Begun { now, keeps_privileges });
+        let (kind, head) = record::request_head(Begun { now, before });
         self.append(&mut state, kind, [&head, message]);
         state.has_change = true;
         drop(state);
         let time = file_clock::fix(now);
+        let keeps_privileges = before.keeps_privileges;
         Changing { journal: self, keeps_privileges, _changes: last, _time: time }
     }
 

@@ -29,14 +29,23 @@ pub(crate) enum Record {
     Released { ino: u64, number: u64 },
 }
 
-/// Time and rights of a change, recorded with its request.
+/// Time of a change, and the state that it met, recorded with its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Begun {
     /// Time that its files get.
     pub(crate) now: Timestamp,
+    /// State that the change met.
+    pub(crate) before: Before,
+}
+
+/// State that a change depends on. It may be another one when the change is repeated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Before {
     /// `true` if the process that asked for the change may leave suid, sgid and capabilities of the file. It may have ended when the
     /// change is repeated.
     pub(crate) keeps_privileges: bool,
+    /// Length of the file in bytes. Later changes that are in the log may have made it longer or shorter.
+    pub(crate) size: u64,
 }
 
 /// Reply of an earlier process.
@@ -95,7 +104,7 @@ const ALL_FOLLOW: u32 = 7;
 const EARLIER: u32 = 8;
 
 /// Length in bytes of a [`Begun`].
-const BEGUN_LEN: usize = 16;
+const BEGUN_LEN: usize = 24;
 
 /// Length in bytes of a [`Given`].
 const GIVEN_LEN: usize = 32;
@@ -104,7 +113,8 @@ const GIVEN_LEN: usize = 32;
 pub(super) fn request_head(begun: Begun) -> (u32, Vec<u8>) {
     let mut head = begun.now.secs.to_le_bytes().to_vec();
     head.extend_from_slice(&begun.now.nanos.to_le_bytes());
-    head.extend_from_slice(&u32::from(begun.keeps_privileges).to_le_bytes());
+    head.extend_from_slice(&u32::from(begun.before.keeps_privileges).to_le_bytes());
+    head.extend_from_slice(&begun.before.size.to_le_bytes());
     (REQUEST, head)
 }
 
@@ -155,7 +165,7 @@ impl Record {
             REQUEST => Self::Request {
                 begun: Begun {
                     now: Timestamp { secs: word(0)?.cast_signed(), nanos: half(8)? },
-                    keeps_privileges: half(12)? != 0,
+                    before: Before { keeps_privileges: half(12)? != 0, size: word(16)? },
                 },
                 message: bytes.get(BEGUN_LEN..)?.to_vec(),
             },
@@ -192,7 +202,7 @@ mod tests {
     #[test]
     fn records_are_decoded_as_they_were_encoded() {
         let now = Timestamp { secs: -5, nanos: 999_999_999 };
-        let begun = Begun { now, keeps_privileges: true };
+        let begun = Begun { now, before: Before { keeps_privileges: true, size: 7 } };
         let given = Given { unique: 2, node: 3, handle: 4, synced: 5 };
         let body = |(kind, mut head): (u32, Vec<u8>), rest: &[u8]| {
             head.extend_from_slice(rest);
@@ -211,7 +221,7 @@ mod tests {
         let expected = Record::Opened { ino: 1, number: 2, flags: 3 };
         assert_eq!(body(opened(1, 2, 3), b""), expected);
         assert_eq!(body(released(1, 2), b""), Record::Released { ino: 1, number: 2 });
-        for wrong in [(0, Vec::new()), (REFERENCES, vec![0; 15]), (REQUEST, vec![0; 15])] {
+        for wrong in [(0, Vec::new()), (REFERENCES, vec![0; 15]), (REQUEST, vec![0; 23])] {
             assert_eq!(Record::decode(wrong), None);
         }
     }

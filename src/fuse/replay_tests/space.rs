@@ -114,7 +114,7 @@ fn an_attribute_in_the_log_is_not_there_twice() {
             false => scene.message((SETXATTR, entry.node), &[&set]),
         };
         let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
-        let changing = scene.journal.begin(request.message, || true);
+        let changing = scene.journal.begin(request.message, || BEFORE);
         scene.shell.pass(&request, None, &mut []).expect("room");
         scene.sync();
         drop(changing);
@@ -146,6 +146,62 @@ fn reservations_stay() {
         let revived = scene.die().volume.attributes(node).expect("a file");
         assert_eq!((revived.size, revived.blocks), (inode.size, inode.blocks), "{is_in_log}");
         assert!(revived.flags.contains(InodeFlags::RESERVED));
+    }
+}
+
+/// Regression: a truncation that had made the file longer was repeated on the longer file, where it gives reservations back.
+#[test]
+fn reservations_stay_when_the_file_grows() {
+    for (is_in_log, writes_later) in [(false, false), (true, false), (false, true), (true, true)] {
+        for is_named_later in [false, true] {
+            let mut scene = Scene::new();
+            let node = scene.make(CREATE, "file", 0o100_644).0;
+            scene.settle();
+            let range = longs([0, 0, LEN as u64]);
+            let keep_size = words([libc::FALLOC_FL_KEEP_SIZE.cast_unsigned(), 0]);
+            scene.ask((FALLOCATE, node), &[&range, &keep_size]).expect("there is room");
+            set_size(&mut scene, node, 5000);
+            if writes_later {
+                scene.write(node, &[3; 9000]);
+            }
+            if is_named_later {
+                scene.make(CREATE, "later", 0o100_644);
+            }
+            if is_in_log {
+                scene.sync();
+            }
+            let inode = scene.shell.volume.attributes(node).expect("a file");
+            let revived = scene.die().volume.attributes(node).expect("a file");
+            let of = |inode: &Inode| (inode.size, inode.blocks, inode.mtime, inode.ctime);
+            assert_eq!(of(&revived), of(&inode), "{is_in_log} {writes_later} {is_named_later}");
+            assert!(revived.blocks * 4096 >= LEN as u64, "{} blocks", revived.blocks);
+        }
+    }
+}
+
+/// Regression: a reservation that a hole had undone found no space once more, beside the file that had taken it.
+#[test]
+fn a_reservation_that_is_gone_takes_no_space() {
+    for is_in_log in [false, true] {
+        let mut scene = Scene::new();
+        scene.fill(FREE);
+        let nodes = ["f", "g"].map(|name| scene.make(CREATE, name, 0o100_644).0);
+        scene.settle();
+        let range = longs([0, 0, LEN as u64]);
+        scene.ask((FALLOCATE, nodes[0]), &[&range, &words([0, 0])]).expect("there is room");
+        punch(&mut scene, nodes[0], 0, LEN as u64);
+        let content = SeededRng::new(3).bytes(LEN);
+        scene.write(nodes[1], &content);
+        scene.shell.volume.sync_file(nodes[1]).expect("RAM does not fail");
+        if is_in_log {
+            scene.make(CREATE, "later", 0o100_644);
+            scene.sync();
+        }
+        let revived = scene.die();
+        let inode = revived.volume.attributes(nodes[0]).expect("a file");
+        assert_eq!((inode.size, inode.blocks), (LEN as u64, 0), "{is_in_log}");
+        assert!(revived.volume.read(nodes[1], 0, LEN).expect("a file").as_bytes() == content);
+        revived.volume.sync_all().expect("there is room");
     }
 }
 
