@@ -18,9 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use harness::{
-    TestVolume, can_mount, daemon_of, sfs_ctl_stat, sfs_umount_unused, stderr, transport_used,
-};
+use harness::{TestVolume, can_mount, daemon_of, sfs_ctl_stat, stderr, transport_used};
 use load::Load;
 use programs::{Program, script};
 use rustix::mount::{UnmountFlags, unmount};
@@ -62,7 +60,7 @@ impl<'a> UpgradedMount<'a> {
     }
 
     fn daemon(&self) -> Pid {
-        daemon_of(&self.volume.device).expect("a daemon runs")
+        self.volume.daemon()
     }
 
     fn try_upgrade(&self, arguments: &[&str]) -> Output {
@@ -108,9 +106,7 @@ impl<'a> UpgradedMount<'a> {
     }
 
     fn unmount(self) {
-        let output = sfs_umount_unused(&self.dir);
-        assert!(output.status.success(), "{}", stderr(&output));
-        self.volume.check();
+        self.volume.unmount_and_check();
     }
 }
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use harness::{TestVolume, can_mount, daemon_of, sfs_ctl_stat, sfs_umount_unused, stderr};
+use harness::{TestVolume, can_mount, daemon_of, sfs_ctl_stat, stderr};
 use load::Load;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
@@ -48,7 +48,7 @@ impl<'a> SurvivingMount<'a> {
     }
 
     fn daemon(&self) -> Pid {
-        daemon_of(&self.volume.device).expect("a daemon runs")
+        self.volume.daemon()
     }
 
     /// Kills the daemon, and waits for the next one.
@@ -65,9 +65,7 @@ impl<'a> SurvivingMount<'a> {
     }
 
     fn unmount(self) {
-        let output = sfs_umount_unused(&self.dir);
-        assert!(output.status.success(), "{}", stderr(&output));
-        self.volume.check();
+        self.volume.unmount_and_check();
     }
 }
 

@@ -308,6 +308,20 @@ fn is_alive(process: Pid) -> bool {
     poll(&mut polled, Some(&Timespec::default())).expect("polling a process") == 0
 }
 
+impl TestVolume {
+    /// Returns the process that serves the volume.
+    pub(crate) fn daemon(&self) -> Pid {
+        daemon_of(&self.device).expect("a daemon runs")
+    }
+
+    /// Unmounts the volume, which nobody uses, from its directory, and checks it.
+    pub(crate) fn unmount_and_check(&self) {
+        let output = sfs_umount_unused(&self.dir);
+        assert!(output.status.success(), "{}", stderr(&output));
+        self.check();
+    }
+}
+
 /// Returns the live process that serves `device`, and not its monitor, which has the same command line.
 pub(crate) fn daemon_of(device: &Path) -> Option<Pid> {
     let processes = fs::read_dir("/proc").expect("Linux").flatten();
