@@ -4,9 +4,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::process::Command;
 use std::ptr;
 
 use rustix::fs::SeekFrom as Sought;
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use sfs_device::Block;
 
@@ -16,7 +18,7 @@ use sfs_testkit::{SeededRng, wait_until};
 
 /// Scenarios that other tests run on other kinds of volumes.
 pub(crate) const EVERYTHING: &[fn(&Path)] =
-    &[writes, truncations, appends, direct_io, mappings, holes];
+    &[writes, truncations, appends, direct_io, mappings, holes, running_program];
 
 const BLOCK: usize = 4096;
 
@@ -178,6 +180,26 @@ fn mappings(dir: &Path) {
     options().open(&path).and_then(|file| file.set_len(len as u64)).expect("extending");
     model.resize(len, 0);
     assert!(read(&path) == model, "data that was written past the end has come back");
+}
+
+#[test]
+fn mounted_running_programs_are_not_written() {
+    on_volumes(running_program);
+}
+
+fn running_program(dir: &Path) {
+    let path = dir.join("program");
+    fs::copy("/bin/sleep", &path).expect("copying");
+    let content = read(&path);
+    let mut running = Command::new(&path).arg("60").spawn().expect("starting the program");
+    let busy = Errno::TXTBSY.raw_os_error();
+    expect_errno(File::options().write(true).open(&path), busy);
+    expect_errno(File::options().read(true).write(true).open(&path), busy);
+    expect_errno(File::options().write(true).truncate(true).open(&path), busy);
+    assert!(read(&path) == content, "a running program has changed");
+    assert!(running.try_wait().expect("asking").is_none(), "the program has ended");
+    running.kill().expect("ending the program");
+    running.wait().expect("waiting for the program");
 }
 
 #[test]
