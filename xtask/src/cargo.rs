@@ -12,22 +12,37 @@ pub(crate) fn cargo(workspace: &Workspace) -> Cmd {
     Cmd::new(program).dir(&workspace.root).env("CARGO_TARGET_DIR", &workspace.target)
 }
 
-/// Returns the path of a test program from crates.io in exactly this version, installed once under
-/// `target/tools`.
-pub(crate) fn tool(workspace: &Workspace, name: &str, version: &str) -> Result<PathBuf> {
-    let root = workspace.target.join("tools");
-    let program = root.join("bin").join(name);
+/// A test program from crates.io, in exactly this version.
+#[derive(Clone, Copy)]
+pub(crate) struct Tool {
+    pub(crate) name: &'static str,
+    pub(crate) version: &'static str,
+}
+
+/// Returns the path of a test program, installed once under `target/tools`.
+pub(crate) fn tool(workspace: &Workspace, tool: Tool) -> Result<PathBuf> {
+    let program = workspace.target.join("tools/bin").join(tool.name);
     let installed = Cmd::new(&program).arg("--version").read().unwrap_or_default();
-    if !installed.ends_with(version) {
-        println!("installing {name} {version}");
-        cargo(workspace)
-            .args(["install", "--quiet", "--locked", "--version", version, name, "--root"])
-            .arg(&root)
-            .arg("--target-dir")
-            .arg(workspace.target.join("tools-build"))
-            .run()?;
+    if !installed.ends_with(tool.version) {
+        println!("installing {} {}", tool.name, tool.version);
+        install(workspace, tool).run()?;
     }
     Ok(program)
+}
+
+/// Prepares the installation of a test program, which is built quickly rather than well.
+pub(crate) fn install(workspace: &Workspace, tool: Tool) -> Cmd {
+    let version = ["--version", tool.version, tool.name];
+    let profile = ["opt-level=1", "lto=false", "codegen-units=16"];
+    let profile = profile.map(|setting| format!("profile.release.{setting}"));
+    cargo(workspace)
+        .args(["install", "--quiet", "--locked"])
+        .args(version)
+        .arg("--root")
+        .arg(workspace.target.join("tools"))
+        .arg("--target-dir")
+        .arg(workspace.target.join("tools-build"))
+        .args(profile.iter().flat_map(|setting| ["--config", setting]))
 }
 
 /// Runs `cargo test` with `args`, and sums its counts.

@@ -5,6 +5,7 @@ use anyhow::Result;
 use crate::{
     cargo::{self, cargo},
     report::StepOutcome,
+    run::Cmd,
     workspace::Workspace,
 };
 
@@ -35,6 +36,17 @@ pub(crate) fn budget(workspace: &Workspace, data_layout: &str, states: u64) -> R
     cmd.args(["--layout", data_layout, "--seed", "1", "--states", &states.to_string()])
         .run()
         .map(|()| StepOutcome::passed())
+}
+
+/// Prepares the builds of all programs that the steps below run.
+pub(crate) fn builds(workspace: &Workspace) -> [Cmd; 2] {
+    let simulator = ["--test", "mutants", "--test", "two_devices", "--test", "two_device_mutants"];
+    [("sfs-sim", &simulator[..]), ("sfs-object", &["--test", "interleavings"])].map(
+        |(package, tests)| {
+            let build = ["test", "--no-run", "--quiet", "--profile", "sim", "--package", package];
+            cargo(workspace).args(build).args(["--features", "mutants"]).args(tests)
+        },
+    )
 }
 
 /// Asserts that the simulator finds every deliberate bug of the core: with the case that found it last, or `long` from the first

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Result;
 
 use crate::{
-    cargo,
+    cargo::{self, Tool},
     device::TestDevice,
     filesystem::{Blocks, Cache, Subject},
     mount::Mount,
@@ -20,7 +20,7 @@ use crate::{
     workspace::{Profile, Workspace},
 };
 
-const VERSION: &str = "0.3.2";
+pub(crate) const TOOL: Tool = Tool { name: "fsx", version: "0.3.2" };
 const DEVICE_LEN: u64 = 1 << 30;
 
 /// Number of operations of a run for a commit.
@@ -77,7 +77,7 @@ fn exercise(
     ops: u64,
     seed: u64,
 ) -> Result<StepOutcome> {
-    let program = cargo::tool(workspace, "fsx", VERSION)?;
+    let program = cargo::tool(workspace, TOOL)?;
     let programs = on.build(workspace, Profile::Dev)?;
     let artifacts = workspace.target.join("fsx");
     fs::create_dir_all(&artifacts)?;

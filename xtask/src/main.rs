@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod age;
+mod ahead;
 mod apps;
 mod bench;
 mod cargo;

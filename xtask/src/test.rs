@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 
 use crate::{
-    apps,
+    ahead, apps,
     bench::{card, tail},
     cargo::{self, cargo},
     crash, dist,
@@ -91,6 +91,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         cargo::test(cmd)
     });
     workspace.share_test_build();
+    ahead::begin(workspace);
     match machine::need("dpkg-shlibdeps", "dpkg-dev") {
         Err(missing) => tally.skip("Debian package", &missing),
         Ok(()) => tally.step("Debian package", || dist::smoke(workspace)),
