@@ -167,7 +167,7 @@ impl Contestant {
             Some(transport) => programs.over(transport),
             None => programs,
         };
-        programs.with(self.option)
+        programs.with(self.option.map(Into::into))
     }
 
     /// Returns whether `row` is measured for this contestant: its mount option affects only

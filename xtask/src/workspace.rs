@@ -1,6 +1,7 @@
 //! Paths of the repository, and builds of its programs.
 
 use std::{
+    borrow::Cow,
     cell::Cell,
     env,
     path::{Path, PathBuf},
@@ -34,7 +35,7 @@ pub(crate) struct Programs {
     /// Segment size of new volumes, as `sfs-mkfs` takes it.
     segment_size: Option<&'static str>,
     /// Mount options, each after its own `-o`.
-    options: Vec<&'static str>,
+    options: Vec<Cow<'static, str>>,
 }
 
 impl Programs {
@@ -68,7 +69,7 @@ impl Programs {
     }
 
     /// Replaces the mount options of `sfs-mount`, or of a kernel's filesystem, by `options`.
-    pub(crate) fn with(self, options: Option<&'static str>) -> Self {
+    pub(crate) fn with(self, options: Option<Cow<'static, str>>) -> Self {
         Self { options: options.into_iter().collect(), ..self }
     }
 
@@ -91,8 +92,8 @@ impl Programs {
     }
 
     /// Returns the mount options as arguments of `sfs-mount` and of mount(8).
-    pub(crate) fn option_arguments(&self) -> impl Iterator<Item = &'static str> {
-        self.options.iter().flat_map(|list| ["-o", *list])
+    pub(crate) fn option_arguments(&self) -> impl Iterator<Item = &str> {
+        self.options.iter().flat_map(|list| ["-o", list.as_ref()])
     }
 
     pub(crate) fn cmd(&self, name: &str) -> Cmd {

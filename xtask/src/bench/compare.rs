@@ -1,7 +1,7 @@
-//! `cargo xtask bench compare`: the rows of `bench fuse` for two builds of SFS.
+//! `cargo xtask bench compare`: the rows of `bench fuse` for two builds of SFS, or for one with a mount option and without.
 //!
-//! Both builds are mounted at once and take turns within every row of every round, in an order that
-//! changes from round to round. A row has changed if the median of each build lies outside the
+//! Both are mounted at once and take turns within every row of every round, in an order that
+//! changes from round to round. A row has changed if the median of each lies outside the
 //! range of the other.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
@@ -20,8 +20,11 @@ use crate::{
 #[derive(Args)]
 pub(crate) struct CompareOptions {
     /// Directory with the programs of the earlier build (`target/release` of another checkout).
-    #[arg(long)]
-    before: PathBuf,
+    #[arg(long, required_unless_present = "with")]
+    before: Option<PathBuf>,
+    /// Mount option of the later build: without `--before` the same build is compared with and without it.
+    #[arg(long, value_name = "OPTION")]
+    with: Option<String>,
     /// Transports to compare.
     #[arg(long, value_delimiter = ',', default_value = "uring,dev")]
     transports: Vec<String>,
@@ -41,9 +44,13 @@ pub(crate) struct CompareOptions {
 type Pair = [Vec<Sample>; 2];
 
 pub(crate) fn run(workspace: &Workspace, options: &CompareOptions) -> Result<()> {
-    let before = Programs::of_build(&options.before)?;
     let load = workspace.build(Profile::Release, &["sfs-bench"])?.path("fuse-load");
-    let builds = [before, FilesystemKind::Sfs.build(workspace, Profile::Release)?];
+    let after = FilesystemKind::Sfs.build(workspace, Profile::Release)?;
+    let before = match &options.before {
+        Some(dir) => Programs::of_build(dir)?,
+        None => after.clone(),
+    };
+    let builds = [before, after.with(options.with.clone().map(Into::into))];
     FilesystemKind::Sfs.need()?;
     let _rings = Rings::enable()?;
     let scratch = Scratch::in_ram(DEVICE_LEN * 2 * options.transports.len() as u64)?;

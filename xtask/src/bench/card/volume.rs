@@ -61,7 +61,7 @@ impl VolumePlan<'_> {
     /// Makes, mounts and ages the volume on `disk`; it is mounted on `dir`.
     pub(super) fn make(&self, disk: Disk, dir: &Path) -> Result<Volume> {
         let Self { variant, state, .. } = *self;
-        let programs = self.programs.clone().with(variant.options);
+        let programs = self.programs.clone().with(variant.options.map(Into::into));
         let programs = programs.with_segment_size(self.segment_size);
         // The blocks of a used device all have data, until the filesystem discards them.
         let blocks = if state == State::New { Blocks::Discard } else { Blocks::Keep };
