@@ -3,12 +3,16 @@
 //! Records are appended to the current area. Each area has a mark, which is the end of the last whole record in it: the mark is
 //! written after the record, in one word, so a process that is killed in between leaves no part of a record. When an area is full,
 //! the other one becomes current, and the older one is discarded once everything that it has is in the log.
+//!
+//! The begin of each area is mapped, and its memory is there from the start: a record takes no system call. What does not fit
+//! there, as after very many references, is written by one.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
+use sfs_device::SharedWindow;
 
 /// Bytes of records after which an area is full, without its first ones: room for sixteen of the longest writes.
 const FULL_LEN: u64 = 16 << 20;
@@ -16,14 +20,22 @@ const FULL_LEN: u64 = 16 << 20;
 /// Size in bytes of the place of an area. Only what is written takes memory. The first records are as many as there are references.
 const PLACE_LEN: u64 = 1 << 32;
 
-/// Memory of both areas in bytes, without their first records.
-pub(crate) const MEMORY_BYTES: u64 = 2 * FULL_LEN;
+/// Size in bytes of the mapped begin of an area: with as many references as small machines have, and the last replies.
+const MAPPED_LEN: u64 = FULL_LEN + (1 << 20);
+
+/// Memory of both areas in bytes, without what is not mapped.
+pub(crate) const MEMORY_BYTES: u64 = 2 * MAPPED_LEN;
 
 /// Size in bytes of the head of the file, in front of the areas.
 const HEAD_LEN: u64 = 4096;
 
 /// Size in bytes of the head of an area: its number, its mark, and the end of its first records.
 const AREA_HEAD_LEN: u64 = 24;
+
+/// Offsets of its words in the head of an area.
+const NUMBER: usize = 0;
+const MARK: usize = 8;
+const BEGUN: usize = 16;
 
 /// Size in bytes of the head of a record: its length, and its kind.
 const RECORD_HEAD_LEN: usize = 8;
@@ -70,6 +82,8 @@ pub(crate) fn uselessness(file: &File) -> io::Result<Option<Useless>> {
 #[derive(Debug)]
 pub(crate) struct Areas {
     file: File,
+    /// The mapped begins of both places.
+    mapped: [SharedWindow; 2],
     lens: Lens,
     /// Number of the current area in their order; odd numbers are in the second place.
     number: u64,
@@ -81,14 +95,28 @@ pub(crate) struct Areas {
     has_older: bool,
 }
 
-/// Lengths in bytes of the place of an area, and of the records that fill it.
+/// Lengths in bytes of the place of an area, of its mapped begin, and of the records that fill it.
 #[derive(Clone, Copy, Debug)]
 struct Lens {
     place: u64,
+    mapped: u64,
     full: u64,
 }
 
-const LENS: Lens = Lens { place: PLACE_LEN, full: FULL_LEN };
+const LENS: Lens = Lens { place: PLACE_LEN, mapped: MAPPED_LEN, full: FULL_LEN };
+
+impl Lens {
+    /// Returns the place of area `number` in the file.
+    fn start(self, number: u64) -> u64 {
+        HEAD_LEN + number % 2 * self.place
+    }
+
+    /// Maps the begins of both places of `file`, which is as long as both.
+    fn map(self, file: &File) -> io::Result<[SharedWindow; 2]> {
+        let window = |place| SharedWindow::new(file, self.start(place), self.mapped as usize);
+        Ok([window(0)?, window(1)?])
+    }
+}
 
 /// Bytes of a record, with its kind.
 pub(crate) type StoredRecord = (u32, Vec<u8>);
@@ -96,16 +124,18 @@ pub(crate) type StoredRecord = (u32, Vec<u8>);
 impl Areas {
     /// Makes areas without a record.
     pub(crate) fn new() -> io::Result<Self> {
-        let flags = MemfdFlags::CLOEXEC;
-        let file = File::from(memfd_create("sfs-records", flags)?);
-        Self::with_lens(file, LENS)
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let areas = Self::with_lens(File::from(memfd_create("sfs-records", flags)?), LENS)?;
+        fcntl_add_seals(&areas.file, SealFlags::SHRINK)?;
+        Ok(areas)
     }
 
     fn with_lens(file: File, lens: Lens) -> io::Result<Self> {
         file.set_len(HEAD_LEN + 2 * lens.place)?;
-        let mut areas = Self { file, lens, number: 0, mark: 0, begun: 0, has_older: false };
+        let mapped = lens.map(&file)?;
+        let mut areas = Self { file, mapped, lens, number: 0, mark: 0, begun: 0, has_older: false };
         areas.begin(2, &[])?;
-        areas.write_word(0, MAGIC)?;
+        areas.write_first_word(MAGIC)?;
         Ok(areas)
     }
 
@@ -119,14 +149,15 @@ impl Areas {
     }
 
     fn open_with_lens(file: File, lens: Lens) -> io::Result<(Self, Vec<StoredRecord>)> {
-        let areas = Self { file, lens, number: 0, mark: 0, begun: 0, has_older: false };
-        if let Some(why) = uselessness(&areas.file)? {
+        if let Some(why) = uselessness(&file)? {
             return Err(io::Error::new(io::ErrorKind::InvalidData, why.to_string()));
         }
+        let mapped = lens.map(&file)?;
+        let areas = Self { file, mapped, lens, number: 0, mark: 0, begun: 0, has_older: false };
         let mut found =
             [(areas.read_word(areas.start(0))?, 0), (areas.read_word(areas.start(1))?, 0)];
         for (number, mark) in &mut found {
-            *mark = areas.read_word(areas.start(*number) + 8)?;
+            *mark = areas.read_word(areas.start(*number) + MARK as u64)?;
         }
         found.sort_unstable();
         let [(older, older_mark), (number, mark)] = found;
@@ -136,7 +167,7 @@ impl Areas {
                 areas.read_area(number, mark, &mut records)?;
             }
         }
-        let begun = areas.read_word(areas.start(number) + 16)?;
+        let begun = areas.read_word(areas.start(number) + BEGUN as u64)?;
         Ok((Self { number, mark, begun, has_older: older > 0, ..areas }, records))
     }
 
@@ -155,9 +186,8 @@ impl Areas {
         Ok(())
     }
 
-    /// Returns the place of area `number` in the file.
     fn start(&self, number: u64) -> u64 {
-        HEAD_LEN + number % 2 * self.lens.place
+        self.lens.start(number)
     }
 
     fn read_word(&self, at: u64) -> io::Result<u64> {
@@ -166,20 +196,35 @@ impl Areas {
         Ok(u64::from_le_bytes(word))
     }
 
-    fn write_word(&self, at: u64, word: u64) -> io::Result<()> {
-        self.file.write_all_at(&word.to_le_bytes(), at)
+    fn write_first_word(&self, word: u64) -> io::Result<()> {
+        self.file.write_all_at(&word.to_le_bytes(), 0)
+    }
+
+    /// Writes a word of the head of area `number`, after everything that was written before.
+    fn write_word(&mut self, number: u64, at: usize, word: u64) {
+        self.mapped[(number % 2) as usize].publish(at, word);
+    }
+
+    /// Writes `bytes` at offset `at` of the current area.
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        if at + bytes.len() as u64 <= self.lens.mapped {
+            self.mapped[(self.number % 2) as usize].write(at as usize, bytes);
+            return Ok(());
+        }
+        self.file.write_all_at(bytes, self.start(self.number) + at)
     }
 
     /// Makes area `number` current, with these records. Whoever opens the file finds all of them, or not the area.
     fn begin(&mut self, number: u64, records: &[StoredRecord]) -> io::Result<()> {
-        self.write_word(self.start(number) + 8, AREA_HEAD_LEN)?;
+        self.write_word(number, MARK, AREA_HEAD_LEN);
         (self.number, self.mark) = (number, AREA_HEAD_LEN);
         for (kind, bytes) in records {
             self.append(*kind, [bytes, &[]])?;
         }
         self.begun = self.mark;
-        self.write_word(self.start(number) + 16, self.begun)?;
-        self.write_word(self.start(number), number)
+        self.write_word(number, BEGUN, self.begun);
+        self.write_word(number, NUMBER, number);
+        Ok(())
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -212,15 +257,15 @@ impl Areas {
         if mark > self.lens.place {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let mut head = u32::try_from(len).map_err(io::Error::other)?.to_le_bytes().to_vec();
-        head.extend_from_slice(&kind.to_le_bytes());
-        head.extend_from_slice(parts[0]);
-        let at = self.start(self.number) + self.mark;
-        self.file.write_all_at(&head, at)?;
-        if !parts[1].is_empty() {
-            self.file.write_all_at(parts[1], at + head.len() as u64)?;
+        let mut head = [0; RECORD_HEAD_LEN];
+        head[..4].copy_from_slice(&u32::try_from(len).map_err(io::Error::other)?.to_le_bytes());
+        head[4..].copy_from_slice(&kind.to_le_bytes());
+        let mut at = self.mark;
+        for bytes in [&head[..], parts[0], parts[1]] {
+            self.write(at, bytes)?;
+            at += bytes.len() as u64;
         }
-        self.write_word(self.start(self.number) + 8, mark)?;
+        self.write_word(self.number, MARK, mark);
         self.mark = mark;
         Ok(())
     }
@@ -240,20 +285,21 @@ impl Areas {
     }
 
     /// Discards the area before the current one.
-    pub(crate) fn discard_older(&mut self) -> io::Result<()> {
-        let start = self.start(self.number + 1);
-        self.write_word(start, 0)?;
+    pub(crate) fn discard_older(&mut self) {
+        self.write_word(self.number + 1, NUMBER, 0);
         self.has_older = false;
-        // Without this its memory is used again, and that of many references never.
+        // The mapped memory is used again, and that of many references maybe never.
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let records = (start + AREA_HEAD_LEN, self.lens.place - AREA_HEAD_LEN);
-        let _ = fallocate(&self.file, flags, records.0, records.1);
-        Ok(())
+        let Lens { place, mapped, .. } = self.lens;
+        if mapped < place {
+            let rest = self.start(self.number + 1) + mapped;
+            let _ = fallocate(&self.file, flags, rest, place - mapped);
+        }
     }
 
     /// Notes why nobody may go on, for whoever opens the file.
     pub(crate) fn give_up(&self, why: Useless) -> io::Result<()> {
-        self.write_word(0, if why == Useless::Stopped { STOPPED } else { INCOMPLETE })
+        self.write_first_word(if why == Useless::Stopped { STOPPED } else { INCOMPLETE })
     }
 }
 
@@ -263,7 +309,8 @@ mod tests {
 
     use super::*;
 
-    const LENS: Lens = Lens { place: 512, full: 240 };
+    /// Records end in the mapped begin, behind it, and in both.
+    const LENS: Lens = Lens { place: 512, mapped: 200, full: 240 };
 
     fn reopened(areas: &Areas) -> (Areas, Vec<StoredRecord>) {
         let file = areas.file.try_clone().expect("a file");
@@ -327,7 +374,7 @@ mod tests {
         assert_eq!(kinds(&areas), (0..appended).chain([100]).collect::<Vec<_>>());
         assert!(reopened(&areas).0.has_older());
         for round in 101..105 {
-            areas.discard_older().expect("a file");
+            areas.discard_older();
             assert_eq!(kinds(&areas), [round - 1]);
             assert!(!reopened(&areas).0.has_older());
             areas.switch(&[]).expect("the other one is free");
@@ -373,13 +420,17 @@ mod tests {
 
     /// Regression: the memory of many references stayed for ever.
     #[test]
-    fn a_discarded_area_takes_no_memory() {
+    fn a_discarded_area_takes_no_memory_beyond_what_is_mapped() {
         let mut areas = Areas::new().expect("memory");
         let taken = |areas: &Areas| areas.file.metadata().expect("a file").blocks() * 512;
-        areas.append(1, [&vec![1; 4 << 20], &[]]).expect("room");
+        let before = taken(&areas);
+        assert!((MEMORY_BYTES..MEMORY_BYTES + (1 << 20)).contains(&before), "{before}");
+        let many = (1, vec![1; MAPPED_LEN as usize + (4 << 20)]);
+        areas.switch(&[many]).expect("room");
+        assert!(taken(&areas) > before + (4 << 20));
+        areas.discard_older();
         areas.switch(&[]).expect("room");
-        assert!(taken(&areas) > 4 << 20);
-        areas.discard_older().expect("memory");
-        assert!(taken(&areas) < 1 << 20, "{}", taken(&areas));
+        areas.discard_older();
+        assert!(taken(&areas) < before + (1 << 20), "{}", taken(&areas));
     }
 }

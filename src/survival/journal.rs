@@ -354,9 +354,7 @@ impl Journal {
             self.full.wait_for(&mut state, SENDING_WAIT);
         }
         self.keep_earlier(&mut state);
-        if let Err(error) = state.areas.discard_older() {
-            self.give_up(&mut state, &error);
-        }
+        state.areas.discard_older();
         self.discarded.notify_all();
     }
 

@@ -24,6 +24,8 @@ mod ram;
 #[expect(unsafe_code, reason = "requests that the kernel serves while the caller waits")]
 mod read_ring;
 mod recording;
+#[expect(unsafe_code, reason = "memory that outlives the process")]
+mod shared_window;
 #[expect(unsafe_code, reason = "system calls that std does not offer")]
 mod sys;
 mod transfer;
@@ -40,3 +42,4 @@ pub use geometry::{BlockDeviceNumber, Geometry};
 pub use mmap_region::MmapRegion;
 pub use ram::RamDevice;
 pub use recording::{BlockRange, Event, Keep, RecordingDevice, RequestCounts, image_after};
+pub use shared_window::SharedWindow;

@@ -1,6 +1,6 @@
 //! Safe wrappers of the system calls that the standard library lacks.
 //!
-//! All unsafe code of this crate is here, in `read_ring` and in `mmap_region`. The wrappers return the system's error as it
+//! All unsafe code of this crate is here, in `read_ring`, `mmap_region` and `shared_window`. The wrappers return the system's error as it
 //! is; callers retry and interpret.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
