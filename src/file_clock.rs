@@ -10,18 +10,17 @@ thread_local! {
     static FIXED: Cell<Option<Timestamp>> = const { Cell::new(None) };
 }
 
-/// Fixed time of this thread, as long as the value lives.
-pub(crate) struct FixedTime(());
+/// Fixed time of this thread, as long as the value lives, and the one that was fixed before.
+pub(crate) struct FixedTime(Option<Timestamp>);
 
 /// Lets [`now`] return `time` in this thread.
 pub(crate) fn fix(time: Timestamp) -> FixedTime {
-    FIXED.set(Some(time));
-    FixedTime(())
+    FixedTime(FIXED.replace(Some(time)))
 }
 
 impl Drop for FixedTime {
     fn drop(&mut self) {
-        FIXED.set(None);
+        FIXED.set(self.0);
     }
 }
 

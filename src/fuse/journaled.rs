@@ -24,17 +24,20 @@ impl FuseShell {
     /// Returns what the change that `request` asks for depends on.
     pub(super) fn before(&self, request: &FuseRequest<'_>) -> Before {
         let size = || self.volume.attributes(request.node).map_or(0, |inode| inode.size);
+        let before = Before { keeps_privileges: true, size: 0, new_ino: 0 };
         match &request.operation {
-            FuseOperation::Fallocate { .. } => Before {
-                keeps_privileges: !self
-                    .must_kill_privileges(request.node, request.pid)
-                    .unwrap_or(false),
-                size: size(),
-            },
-            FuseOperation::Setattr(asked) if asked.size.is_some() => {
-                Before { keeps_privileges: true, size: size() }
+            FuseOperation::Fallocate { .. } => {
+                let kills = self.must_kill_privileges(request.node, request.pid).unwrap_or(false);
+                Before { keeps_privileges: !kills, size: size(), ..before }
             }
-            _ => Before { keeps_privileges: true, size: 0 },
+            FuseOperation::Setattr(asked) if asked.size.is_some() => {
+                Before { size: size(), ..before }
+            }
+            FuseOperation::Create(_) | FuseOperation::Mknod { .. } | FuseOperation::Tmpfile(_) => {
+                let new_ino = self.volume.next_inode_number().unwrap_or(0);
+                Before { new_ino, ..before }
+            }
+            _ => before,
         }
     }
 

@@ -124,6 +124,9 @@ impl FuseShell {
         if change.is_refused() {
             return false;
         }
+        if change.begun.before.new_ino > 0 {
+            return change.begun.before.new_ino < next_ino;
+        }
         let directory = match &request.operation {
             FuseOperation::Tmpfile(_) => {
                 return change.given.is_some_and(|given| given.node < next_ino);

@@ -29,7 +29,7 @@ const BLOCKS: u64 = 1 << 14;
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 const FLAGS: InitFlags = InitFlags::empty();
 /// State before a change that does not depend on it.
-const BEFORE: Before = Before { keeps_privileges: true, size: 0 };
+const BEFORE: Before = Before { keeps_privileges: true, size: 0, new_ino: 0 };
 
 const FORGET: u32 = 2;
 const SETATTR: u32 = 4;

@@ -128,8 +128,14 @@ impl Journal {
     /// comes in between.
     pub(crate) fn begin(&self, message: &[u8], before: impl FnOnce() -> Before) -> Changing<'_> {
         let mut last = self.changes.lock();
-        let now = self.next_time(&mut last);
         let before = before();
+        // A new file gets the time of the kernel's clock, or the kernel would send another one after the first write. Its number
+        // tells whether the log has it, so its time need not.
+        let now = if before.new_ino > 0 {
+            self.shared_time(&mut last)
+        } else {
+            self.next_time(&mut last)
+        };
         let mut state = self.make_room(message.len() + LEFT_BY_CHANGES);
         let (kind, head) = record::request_head(Begun { now, before });
         self.append(&mut state, kind, [&head, message]);
@@ -149,14 +155,26 @@ impl Journal {
 
     /// Returns the time of the next change, another one than those of all that are recorded.
     fn next_time(&self, last: &mut Timestamp) -> Timestamp {
+        let clock = self.clock_now(last);
+        *last = clock.max(after(*last));
+        *last
+    }
+
+    /// Returns the time of the clock for the next change, which others before it may have as well. None after it has.
+    fn shared_time(&self, last: &mut Timestamp) -> Timestamp {
+        let clock = self.clock_now(last);
+        *last = clock.max(*last);
+        clock
+    }
+
+    /// Returns the time of the clock. If it was set back, no change with a later time is recorded any more, and `last` is reset.
+    fn clock_now(&self, last: &mut Timestamp) -> Timestamp {
         let clock = file_clock::now();
         if clock.secs.saturating_add(CLOCK_BEHIND_MAX) < last.secs {
             self.settle(false);
-            *last = clock;
-        } else {
-            *last = clock.max(after(*last));
+            *last = Timestamp::default();
         }
-        *last
+        clock
     }
 
     /// Returns the state with room for a record of `len` bytes. The caller executes a change, or keeps others from doing so.

@@ -32,7 +32,7 @@ pub(crate) enum Record {
 /// Time of a change, and the state that it met, recorded with its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Begun {
-    /// Time that its files get.
+    /// Time that its files get: another one than those of all earlier changes, but for a change that makes a file.
     pub(crate) now: Timestamp,
     /// State that the change met.
     pub(crate) before: Before,
@@ -46,6 +46,8 @@ pub(crate) struct Before {
     pub(crate) keeps_privileges: bool,
     /// Length of the file in bytes. Later changes that are in the log may have made it longer or shorter.
     pub(crate) size: u64,
+    /// For a change that makes a file, the number that the file gets; 0 for all others.
+    pub(crate) new_ino: u64,
 }
 
 /// Reply of an earlier process.
@@ -104,7 +106,7 @@ const ALL_FOLLOW: u32 = 7;
 const EARLIER: u32 = 8;
 
 /// Length in bytes of a [`Begun`].
-const BEGUN_LEN: usize = 24;
+const BEGUN_LEN: usize = 32;
 
 /// Length in bytes of a [`Given`].
 const GIVEN_LEN: usize = 32;
@@ -115,6 +117,7 @@ pub(super) fn request_head(begun: Begun) -> (u32, Vec<u8>) {
     head.extend_from_slice(&begun.now.nanos.to_le_bytes());
     head.extend_from_slice(&u32::from(begun.before.keeps_privileges).to_le_bytes());
     head.extend_from_slice(&begun.before.size.to_le_bytes());
+    head.extend_from_slice(&begun.before.new_ino.to_le_bytes());
     (REQUEST, head)
 }
 
@@ -165,7 +168,11 @@ impl Record {
             REQUEST => Self::Request {
                 begun: Begun {
                     now: Timestamp { secs: word(0)?.cast_signed(), nanos: half(8)? },
-                    before: Before { keeps_privileges: half(12)? != 0, size: word(16)? },
+                    before: Before {
+                        keeps_privileges: half(12)? != 0,
+                        size: word(16)?,
+                        new_ino: word(24)?,
+                    },
                 },
                 message: bytes.get(BEGUN_LEN..)?.to_vec(),
             },
@@ -202,7 +209,7 @@ mod tests {
     #[test]
     fn records_are_decoded_as_they_were_encoded() {
         let now = Timestamp { secs: -5, nanos: 999_999_999 };
-        let begun = Begun { now, before: Before { keeps_privileges: true, size: 7 } };
+        let begun = Begun { now, before: Before { keeps_privileges: true, size: 7, new_ino: 8 } };
         let given = Given { unique: 2, node: 3, handle: 4, synced: 5 };
         let body = |(kind, mut head): (u32, Vec<u8>), rest: &[u8]| {
             head.extend_from_slice(rest);
@@ -221,7 +228,7 @@ mod tests {
         let expected = Record::Opened { ino: 1, number: 2, flags: 3 };
         assert_eq!(body(opened(1, 2, 3), b""), expected);
         assert_eq!(body(released(1, 2), b""), Record::Released { ino: 1, number: 2 });
-        for wrong in [(0, Vec::new()), (REFERENCES, vec![0; 15]), (REQUEST, vec![0; 23])] {
+        for wrong in [(0, Vec::new()), (REFERENCES, vec![0; 15]), (REQUEST, vec![0; 31])] {
             assert_eq!(Record::decode(wrong), None);
         }
     }

@@ -157,9 +157,9 @@ impl Survivors {
         self.handles.iter().map(|(&(ino, number), &flags)| (ino, number, flags)).collect()
     }
 
-    /// Returns the time of the last change.
+    /// Returns the latest time of a change.
     pub(crate) fn last_time(&self) -> Timestamp {
-        self.changes.last().map_or_else(Timestamp::default, |change| change.begun.now)
+        self.changes.iter().map(|change| change.begun.now).max().unwrap_or_default()
     }
 
     /// Gives `journal` the replies that the kernel may ask for again.

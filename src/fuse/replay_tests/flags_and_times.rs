@@ -10,10 +10,12 @@ fn a_clock_that_is_set_back_is_followed() {
     let mut times = Vec::new();
     for (name, secs) in [("a", 5000), ("b", 4999), ("c", 4000), ("d", 4001)] {
         let time = file_clock::fix(Timestamp { secs, nanos: 0 });
-        let node = scene.make(CREATE, name, 0o100_644).0;
+        let name = format!("{name}\0");
+        let made = scene.ask((MKDIR, ROOT_INO), &[&words([0o755, 0]), name.as_bytes()]);
+        let Ok(Reply::Entry(entry)) = made else { panic!("it is made") };
         drop(time);
         scene.journal.replied(scene.unique);
-        times.push(scene.shell.volume.attributes(node).expect("a file").btime.secs);
+        times.push(scene.shell.volume.attributes(entry.node).expect("a directory").btime.secs);
     }
     commits.stop();
     assert_eq!(times, [5000, 5000, 4000, 4001], "by less than two seconds it is waited for");
@@ -25,6 +27,32 @@ fn a_clock_that_is_set_back_is_followed() {
     let root = revived.volume.attributes(ROOT_INO).expect("a directory");
     assert_eq!(root.ctime.secs, 4001);
     assert!(revived.earlier_reply(unique).is_some());
+}
+
+/// Regression: the first write to each new file was followed by a request that set its time to that of the clock.
+#[test]
+fn new_files_get_the_time_of_the_clock() {
+    let mut scene = Scene::new();
+    let clock = Timestamp { secs: 5000, nanos: 7 };
+    let time = file_clock::fix(clock);
+    let time_of = |scene: &Scene, node: u64| {
+        let inode = scene.shell.volume.attributes(node).expect("a file");
+        (inode.btime, inode.mtime, inode.ctime)
+    };
+    let (first, handle) = scene.make(CREATE, "first", 0o100_644);
+    assert_eq!(time_of(&scene, first), (clock, clock, clock));
+    scene.release(first, handle);
+    scene.ask((UNLINK, ROOT_INO), &[b"first\0"]).expect("a file");
+    let root = time_of(&scene, ROOT_INO).2;
+    assert!(root > clock, "the log could not tell whether it has the removal");
+    let second = scene.make(CREATE, "second", 0o100_644).0;
+    assert_eq!(time_of(&scene, second), (clock, clock, clock));
+    scene.ask((UNLINK, ROOT_INO), &[b"second\0"]).expect("a file");
+    assert!(
+        time_of(&scene, ROOT_INO).2 > root,
+        "the log could not tell one removal from the other"
+    );
+    drop(time);
 }
 
 /// Regression: each command wrote everything to the log twice, also one that changed nothing or was refused.
