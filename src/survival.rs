@@ -7,6 +7,7 @@
 
 mod areas;
 mod commit_thread;
+mod finished_syncs;
 mod journal;
 mod record;
 mod revival;
@@ -14,6 +15,7 @@ mod survivors;
 
 pub(crate) use areas::{MEMORY_BYTES, uselessness};
 pub(crate) use commit_thread::CommitThread;
+pub(crate) use finished_syncs::is_durable_write;
 pub(crate) use journal::{Journal, OpenedNow};
 pub(crate) use record::Before;
 pub(crate) use revival::{Revival, begin, revive};

@@ -37,6 +37,7 @@ use crate::request_recorder::RequestRecorder;
 use crate::resize_report::{self, ResizeReport};
 use crate::sandbox::Limits;
 use crate::stat_report::{LatencyReport, ReadsReport, SandboxReport, VolumeReport};
+use crate::survival::Journal;
 use crate::transport::ActiveTransport;
 use crate::volume_cache::VolumeCache;
 
@@ -78,6 +79,8 @@ pub(crate) struct ControlHandler {
     pub(crate) giver: Giver,
     /// Held during a part of a trim.
     pub(crate) trimming: Arc<Mutex<()>>,
+    /// Records of a mount that survives this process.
+    pub(crate) journal: Option<Arc<Journal>>,
 }
 
 impl HandleRequest for ControlHandler {
@@ -213,7 +216,7 @@ impl ControlHandler {
         let (table, number) = (self.mounts.clone(), self.number);
         // Without an answer of the kernel the time-out decides.
         let is_mounted = move || !matches!(table.of_number(number), Ok(None));
-        self.freezer.freeze(Duration::from_secs(secs), is_mounted)
+        self.recorded(|| self.freezer.freeze(Duration::from_secs(secs), is_mounted))
     }
 
     fn thaw(&self) -> Result<(), ExitError> {
@@ -242,7 +245,7 @@ impl ControlHandler {
         // In this order, as a handover takes them.
         let is_over = self.keep_mounted()?;
         let step = (self.waker.rest(), self.giver.log_work.hold());
-        let outcome = self.volume.sync_all().map_err(|error| self.refusal(&error));
+        let outcome = self.sync_all();
         drop((step, is_over));
         if outcome.is_err() {
             self.waker.note();
@@ -288,7 +291,19 @@ impl ControlHandler {
 
     fn write_all(&self) -> Result<(), ExitError> {
         let _is_over = self.keep_mounted()?;
-        self.volume.sync_all().map_err(|error| self.refusal(&error))
+        self.sync_all()
+    }
+
+    fn sync_all(&self) -> Result<(), ExitError> {
+        self.recorded(|| self.volume.sync_all().map_err(|error| self.refusal(&error)))
+    }
+
+    /// Makes everything durable by `sync`, and records that for the process that goes on after the death of this one.
+    fn recorded(&self, sync: impl FnOnce() -> Result<(), ExitError>) -> Result<(), ExitError> {
+        let begun = self.journal.as_ref().map(|journal| (journal, journal.begin_sync_all()));
+        sync()?;
+        begun.into_iter().for_each(|(journal, begun)| journal.end_sync(begun));
+        Ok(())
     }
 }
 

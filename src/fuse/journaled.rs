@@ -8,7 +8,7 @@ use super::dispatch::is_change;
 use super::fuse_shell::FuseShell;
 use super::reply_result::{ReplyBytes, ReplyResult};
 use super::{inode_flags, privileges};
-use crate::survival::{Before, Journal};
+use crate::survival::{Before, Journal, is_durable_write};
 
 impl FuseShell {
     /// Records every request from now on.
@@ -83,6 +83,13 @@ impl FuseShell {
                     (Ok(Reply::Parked(_)), FuseOperation::Write(write)) => {
                         changing.end_unsynced(request, write.data.len() as u32);
                     }
+                    (Ok(Reply::Written(len)), _) if is_durable_write(request) => {
+                        changing.end_unsynced(request, *len);
+                        journal
+                            .sync_of(request)
+                            .into_iter()
+                            .for_each(|sync| journal.end_sync(sync));
+                    }
                     (Ok(Reply::Parked(_)), _) => {}
                     _ => changing.end(request, &result),
                 }
@@ -90,7 +97,12 @@ impl FuseShell {
             }
             _ => {}
         }
+        let sync = journal.sync_of(request);
         let result = pass();
+        match (&result, sync) {
+            (Ok(Reply::Done | Reply::Written(_)), Some(sync)) => journal.end_sync(sync),
+            _ => {}
+        }
         match (&result, &request.operation) {
             // Afterwards: the kernel sends it again if nobody has executed it, and an area that begins in between has no closed handle.
             (_, FuseOperation::Release(release)) => journal.released(node, release.handle),

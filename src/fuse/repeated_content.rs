@@ -76,7 +76,7 @@ impl Contents {
                 }
             }
             if is_done(of) {
-                if let Some(size) = size_set(request).filter(|_| !grows(of)) {
+                if let Some(size) = size_set(of).filter(|_| !grows(of)) {
                     *cut = size.min(*cut);
                     if size == 0 {
                         emptied.entry(request.node).or_insert(at);
@@ -93,9 +93,9 @@ impl Contents {
         Self { lasting, emptied, overridden, left: Vec::new(), is_sparing }
     }
 
-    /// Returns whether nothing is left of change `at` of the content of inode `node`, as a later one leaves the file empty.
-    pub(super) fn is_emptied_later(&self, at: usize, node: u64) -> bool {
-        self.emptied.get(&node).is_some_and(|emptied| at < *emptied)
+    /// Returns whether nothing is left of change `at` of the content of inode `node`, as it leaves the file empty, or a later one does.
+    pub(super) fn is_emptied(&self, at: usize, node: u64) -> bool {
+        self.emptied.get(&node).is_some_and(|emptied| at <= *emptied)
     }
 
     /// Returns whether a later change sets or removes the attribute of change `at`.
@@ -304,9 +304,10 @@ fn attribute_of<'a>(request: &FuseRequest<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Returns the bytes that a write or fallocate(2) is about. A hole up to the end of the file, or beyond, has the last block whole.
+/// Returns the bytes that a write or fallocate(2) is about, unless the log has them. A hole up to the end of the file, or beyond, has
+/// the last block whole.
 fn range_of((request, change): Recorded<'_>) -> Option<Part> {
-    let range = named_range(request)?;
+    let range = named_range(request).filter(|_| !change.is_content_synced)?;
     match request.operation {
         FuseOperation::Fallocate { mode, .. }
             if mode & PUNCH_HOLE != 0 && range.end >= change.begun.before.size =>
@@ -363,9 +364,10 @@ fn size_reached(request: &FuseRequest<'_>) -> Option<u64> {
     }
 }
 
-/// Returns the length that a change gives its file.
-pub(super) fn size_set(request: &FuseRequest<'_>) -> Option<u64> {
+/// Returns the length that a change gives its file, unless the log has it.
+pub(super) fn size_set((request, change): Recorded<'_>) -> Option<u64> {
     match &request.operation {
+        _ if change.is_content_synced => None,
         FuseOperation::Setattr(asked) => asked.size,
         FuseOperation::Open { .. } => Some(0),
         _ => None,
@@ -373,8 +375,8 @@ pub(super) fn size_set(request: &FuseRequest<'_>) -> Option<u64> {
 }
 
 /// Returns whether a change has made its file longer, and has done nothing else to its content.
-pub(super) fn grows((request, change): Recorded<'_>) -> bool {
-    size_set(request).is_some_and(|size| size > change.begun.before.size)
+pub(super) fn grows(of @ (_, change): Recorded<'_>) -> bool {
+    size_set(of).is_some_and(|size| size > change.begun.before.size)
 }
 
 /// Returns whether a change was done, and has its reply.

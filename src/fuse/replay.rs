@@ -2,7 +2,8 @@
 //!
 //! The log has a prefix of the changes of names and attributes, and of some files data that is newer. Changes after the prefix are
 //! executed again as they were, with the same times, and so with the same inode numbers. Of those before it only changes of data
-//! are: in their order they lead to the same content, whatever part of it is there.
+//! are: in their order they lead to the same content, whatever part of it is there. What a finished sync covers is left as it is: the
+//! log has it, and older content must not be there again, not even for a while.
 //!
 //! The last change of the prefix is found by the time of its directory, as no two changes have the same time, and by the numbers of
 //! inodes, as the log knows which one is the next.
@@ -60,7 +61,7 @@ impl FuseShell {
         let recorded: Vec<Recorded<'_>> = requests.iter().zip(changes).collect();
         let next_ino = self.volume.next_inode_number().map_err(ExitError::mount)?;
         let in_log = recorded.iter().rposition(|of| self.is_in_log(*of, next_ino));
-        let first_missing = in_log.map_or(0, |last| last + 1);
+        let first_missing = in_log.map_or(0, |last| last + 1).max(revival.synced_changes());
         let by_node = by_node(&recorded);
         let unread = |node: u64| self.is_unread(revival, &by_node, node);
         let unread: HashSet<u64> = by_node.keys().copied().filter(|node| unread(*node)).collect();
@@ -98,12 +99,7 @@ impl FuseShell {
             let ended: HashSet<u64> = change.nodes().filter(is_last).collect();
             ended.into_iter().for_each(|node| self.volume.forget(node, 1));
         }
-        self.repeat_rest(&mut contents, &recorded, revival)?;
-        if requests.iter().any(is_durable) {
-            // What they wrote is in memory only, once more. Programs hear of an error at their own syncs.
-            let _ = self.volume.write_for_handover();
-        }
-        Ok(())
+        self.repeat_rest(&mut contents, &recorded, revival)
     }
 
     /// Repeats what there was no space for. Everything else is as it was then.
@@ -159,10 +155,12 @@ impl FuseShell {
             // Its descriptor may be closed, and it was accepted.
             FuseOperation::Setattr(asked) => {
                 // A truncation to the length that the file has would give reservations back.
-                let is_long = self.is_as_long((request, change));
-                let size = asked.size.filter(|_| !is_long);
+                let is_there = change.is_content_synced || self.is_as_long((request, change));
+                let size = asked.size.filter(|_| !is_there);
                 self.setattr_through(request, &SetattrArgs { size, ..*asked }, true)
             }
+            // It has only emptied the file.
+            FuseOperation::Open { .. } if change.is_content_synced => return Ok(Reply::Done),
             // It was accepted, whatever the file had before.
             FuseOperation::Setxattr { name, value, clear_sgid, .. } if change.given.is_some() => {
                 self.setxattr(request, name, value, 0, *clear_sgid)
@@ -180,7 +178,7 @@ impl FuseShell {
     /// Returns whether a change has made its file longer, and the file is so long, or longer.
     fn is_as_long(&self, of @ (request, _): Recorded<'_>) -> bool {
         let is_long = |size| self.volume.attributes(request.node).is_ok_and(|now| now.size >= size);
-        grows(of) && size_set(request).is_some_and(is_long)
+        grows(of) && size_set(of).is_some_and(is_long)
     }
 
     /// Executes a change, and once more if it has no space before everything is in the log.
@@ -343,10 +341,11 @@ impl FuseShell {
         (at, recorded): (usize, Recorded<'_>),
     ) -> Result<(), ExitError> {
         let request = recorded.0;
-        if contents.is_emptied_later(at, request.node) {
+        // The log has the truncation, as metadata, and perhaps newer content: the file must not be empty again.
+        if contents.is_emptied(at, request.node) {
             return Ok(());
         }
-        let repeated = match size_set(request) {
+        let repeated = match size_set(recorded) {
             Some(_) if self.is_as_long(recorded) => Ok(()),
             Some(size) => self.repeat_truncation(request, size),
             None => self.repeat_content(contents, (at, recorded), false),
@@ -397,12 +396,6 @@ fn is_done_in_part((request, change): Recorded<'_>) -> bool {
 
 fn is_full(result: &ReplyResult) -> bool {
     matches!(result, Err(code) if code.code() == libc::ENOSPC)
-}
-
-/// Returns whether a change is a write that is durable before its reply.
-fn is_durable(request: &FuseRequest<'_>) -> bool {
-    let FuseOperation::Write(write) = &request.operation else { return false };
-    !write.from_cache && write.open_flags.cast_signed() & libc::O_DSYNC != 0
 }
 
 /// Returns whether a change is one of content, and of nothing else that is read.

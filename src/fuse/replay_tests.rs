@@ -5,13 +5,14 @@ mod flags_and_times;
 mod random;
 mod scene;
 mod space;
+mod synced;
 
 use std::sync::Arc;
 
 use sfs_core::Volume;
 use sfs_core::format::{Inode, InodeFlags, Label, Layout, ROOT_INO, Superblock, Timestamp};
 use sfs_core::request::{VolumeOptions, Work};
-use sfs_device::RamDevice;
+use sfs_device::{Device, RamDevice};
 use sfs_fuse::{FuseRequest, Handler, InitFlags, Reply};
 use sfs_testkit::{SeededRng, number_from_env};
 
@@ -41,12 +42,14 @@ const RMDIR: u32 = 11;
 const LINK: u32 = 13;
 const WRITE: u32 = 16;
 const RELEASE: u32 = 18;
+const FSYNC: u32 = 20;
 const SETXATTR: u32 = 21;
 const REMOVEXATTR: u32 = 24;
 const CREATE: u32 = 35;
 const IOCTL: u32 = 39;
 const FALLOCATE: u32 = 43;
 const RENAME: u32 = 45;
+const SYNCFS: u32 = 50;
 const TMPFILE: u32 = 51;
 
 fn new_device() -> Arc<RamDevice> {
@@ -89,7 +92,14 @@ fn revive(
     records: std::fs::File,
     spares: bool,
 ) -> (FuseShell, Vec<survival::RecordedRequest>) {
-    let options = VolumeOptions::default();
+    revive_with((device, VolumeOptions::default()), records, spares)
+}
+
+fn revive_with(
+    (device, options): (Arc<dyn Device>, VolumeOptions),
+    records: std::fs::File,
+    spares: bool,
+) -> (FuseShell, Vec<survival::RecordedRequest>) {
     let volume = Volume::open_to_write_later(device, options, NOW, &mut |_| {}).expect("it opens");
     let mut shell = shell(volume);
     let handles = shell.handles();

@@ -42,13 +42,22 @@ impl FuseShell {
                 self.queue_for_write(node, data_len)
             }
             FuseOperation::Fsync { .. } | FuseOperation::Fsyncdir { .. } => {
+                self.note_waiting_sync(request);
                 self.queue_for_sync(request.node)
             }
             FuseOperation::Syncfs => {
+                self.note_waiting_sync(request);
                 self.log_work.note_sync(&self.volume);
                 Some(Queue::WholeSyncs(self.volume.announce_sync_all().into()))
             }
             _ => None,
+        }
+    }
+
+    /// Notes what is done before a sync is announced: a later change need not be in the log when it has finished.
+    fn note_waiting_sync(&self, request: &FuseRequest<'_>) {
+        if let Some(journal) = &self.journal {
+            journal.begin_waiting_sync(request);
         }
     }
 
@@ -143,15 +152,18 @@ impl Handler for FuseShell {
     }
 
     fn earlier_reply(&self, unique: u64) -> Option<Vec<u8>> {
-        let earlier = self.journal.as_ref()?.earlier_reply(unique)?;
-        let failed = match earlier.synced {
-            0 => None,
-            node => self.volume.sync_file(node).err().map(|error| self.errno(node, &error)),
-        };
-        match failed {
-            None => Some(earlier.reply),
-            Some(code) => Some(reply_bytes(unique, &Err::<Reply<ReplyBytes>, _>(code))),
+        let journal = self.journal.as_ref()?;
+        let earlier = journal.earlier_reply(unique)?;
+        if earlier.synced == 0 {
+            return Some(earlier.reply);
         }
+        let sync = journal.begin_sync(earlier.synced);
+        if let Err(error) = self.volume.sync_file(earlier.synced) {
+            let code = self.errno(earlier.synced, &error);
+            return Some(reply_bytes(unique, &Err::<Reply<ReplyBytes>, _>(code)));
+        }
+        journal.end_sync(sync);
+        Some(earlier.reply)
     }
 
     fn note_new_request(&self) {

@@ -106,6 +106,7 @@ impl Prepared {
                 ExitError::system(format_args!("the monitor cannot hold the mount: {error}"))
             })?;
         }
+        let journal = self.journal.clone();
         let records = self.journal.map(CommitThread::start).transpose().map_err(no_thread)?;
         let handler = Arc::new(ControlHandler {
             volume: volume.clone(),
@@ -131,6 +132,7 @@ impl Prepared {
             scrubber: scrubber.clone(),
             trimming: self.shell.trimming,
             giver,
+            journal,
         });
         let held = taken.and(self.serving.pauser());
         held.iter().for_each(Pauser::hold);

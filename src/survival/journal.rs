@@ -6,6 +6,7 @@
 //! too few.
 
 mod ending;
+mod syncs;
 
 use std::collections::HashMap;
 use std::io;
@@ -19,6 +20,7 @@ use sfs_core::{FileReferences, Volume};
 use sfs_fuse::{FuseOperation, FuseRequest, Reply, reply_bytes};
 
 use super::areas::Areas;
+use super::finished_syncs::is_durable_write;
 use super::record::{self, Before, Begun, EarlierReply, Given, Outcome};
 use crate::file_clock::{self, FixedTime};
 
@@ -71,6 +73,10 @@ struct State {
     unsent: HashMap<u64, u64>,
     /// Replies of an earlier process, by the numbers of their requests.
     earlier: HashMap<u64, EarlierReply>,
+    /// Number of the last request whose change is done; 0 for none.
+    last_done: u64,
+    /// The same when each sync began that waits, by the numbers of their requests.
+    waiting_syncs: HashMap<u64, u64>,
     /// `true` if the current area has a change.
     has_change: bool,
     has_given_up: bool,
@@ -95,12 +101,13 @@ impl std::fmt::Debug for Journal {
 }
 
 impl Journal {
-    /// Returns a journal in `areas`. `last` is the time of the last change that they have.
+    /// Returns a journal in `areas`. `last` is the time of the last change that they have, and the number of the last request whose
+    /// change is done, or 0.
     pub(crate) fn new(
         (volume, opened): (Arc<Volume>, Box<OpenedNow>),
         name: String,
         areas: Areas,
-        last: Timestamp,
+        (last, last_done): (Timestamp, u64),
     ) -> Self {
         let (unsent, earlier) = (HashMap::new(), HashMap::new());
         let has_change = last != Timestamp::default();
@@ -108,6 +115,8 @@ impl Journal {
             areas,
             unsent,
             earlier,
+            last_done,
+            waiting_syncs: HashMap::new(),
             has_change,
             has_given_up: false,
             is_volume_stopped: false,
@@ -320,9 +329,12 @@ impl Journal {
     /// Keeps the reply `result` to `request`, a change that an earlier process has begun, and records it.
     pub(crate) fn complete(&self, request: &FuseRequest<'_>, result: &Outcome<impl AsRef<[u8]>>) {
         let mut state = self.state.lock();
-        let unique = self.append_reply(&mut state, request, (result, 0)).unique;
+        // Like any sync, that of the write is recorded before the reply is sent.
+        let is_durable = is_durable_write(request) && result.is_ok();
+        let synced = if is_durable { request.node } else { 0 };
+        let unique = self.append_reply(&mut state, request, (result, synced)).unique;
         let reply = reply_bytes(unique, result);
-        state.earlier.insert(unique, EarlierReply { unique, synced: 0, reply });
+        state.earlier.insert(unique, EarlierReply { unique, synced, reply });
     }
 
     /// Appends the reply `result` to `request`, with all that the kernel gets by it. There is always room. Inode `synced` has to be
@@ -352,6 +364,7 @@ impl Journal {
         // Last: without it the change is not complete, whatever else is there.
         let (kind, head) = record::reply_head(given);
         self.append(state, kind, [&head, &reply_bytes(given.unique, result)]);
+        state.last_done = given.unique;
         given
     }
 
@@ -393,7 +406,7 @@ impl Changing<'_> {
         self.end_with(request, (result, 0));
     }
 
-    /// Records that `request`, a write of `len` bytes, is done but for the sync that it waits for.
+    /// Records that `request`, a write of `len` bytes, is done but for its sync, of which another record tells.
     pub(crate) fn end_unsynced(self, request: &FuseRequest<'_>, len: u32) {
         let written: Outcome<[u8; 0]> = Ok(Reply::Written(len));
         self.end_with(request, (&written, request.node));

@@ -4,6 +4,7 @@ use sfs_core::format::Timestamp;
 use sfs_fuse::{Errno, Reply};
 
 use super::areas::StoredRecord;
+use super::finished_syncs::FinishedSync;
 
 /// Reply to a request, or the number of its error.
 pub(super) type Outcome<B> = Result<Reply<B>, Errno>;
@@ -27,6 +28,8 @@ pub(crate) enum Record {
     Opened { ino: u64, number: u64, flags: u32 },
     /// A handle is closed: inode and number.
     Released { ino: u64, number: u64 },
+    /// A sync has finished.
+    Synced(FinishedSync),
 }
 
 /// Time of a change, and the state that it met, recorded with its request.
@@ -104,6 +107,7 @@ const OPENED: u32 = 5;
 const RELEASED: u32 = 6;
 const ALL_FOLLOW: u32 = 7;
 const EARLIER: u32 = 8;
+const SYNCED: u32 = 9;
 
 /// Length in bytes of a [`Begun`].
 const BEGUN_LEN: usize = 32;
@@ -154,6 +158,13 @@ pub(super) fn opened(ino: u64, number: u64, flags: u32) -> (u32, Vec<u8>) {
     (OPENED, [&ino.to_le_bytes()[..], &number.to_le_bytes(), &flags.to_le_bytes()].concat())
 }
 
+/// Record of a sync that has finished.
+pub(super) fn synced(of: FinishedSync) -> (u32, Vec<u8>) {
+    let FinishedSync { ino, last, data_only } = of;
+    let data_only = u32::from(data_only).to_le_bytes();
+    (SYNCED, [&ino.to_le_bytes()[..], &last.to_le_bytes(), &data_only].concat())
+}
+
 /// Record of a closed handle.
 pub(super) fn released(ino: u64, number: u64) -> (u32, Vec<u8>) {
     (RELEASED, [ino.to_le_bytes(), number.to_le_bytes()].concat())
@@ -197,6 +208,11 @@ impl Record {
             OPENED => Self::Opened { ino: word(0)?, number: word(8)?, flags: half(16)? },
             ALL_FOLLOW => Self::AllFollow,
             RELEASED => Self::Released { ino: word(0)?, number: word(8)? },
+            SYNCED => Self::Synced(FinishedSync {
+                ino: word(0)?,
+                last: word(8)?,
+                data_only: half(16)? != 0,
+            }),
             _ => return None,
         })
     }
@@ -228,6 +244,8 @@ mod tests {
         let expected = Record::Opened { ino: 1, number: 2, flags: 3 };
         assert_eq!(body(opened(1, 2, 3), b""), expected);
         assert_eq!(body(released(1, 2), b""), Record::Released { ino: 1, number: 2 });
+        let sync = FinishedSync { ino: 3, last: 4, data_only: true };
+        assert_eq!(body(synced(sync), b""), Record::Synced(sync));
         for wrong in [(0, Vec::new()), (REFERENCES, vec![0; 15]), (REQUEST, vec![0; 31])] {
             assert_eq!(Record::decode(wrong), None);
         }

@@ -25,7 +25,7 @@ pub(crate) struct Revival {
 /// Begins the journal of a new mount of the device called `name`.
 pub(crate) fn begin(parts: Parts, name: &str) -> Result<Arc<Journal>, ExitError> {
     let areas = Areas::new().map_err(no_memory)?;
-    Ok(Arc::new(Journal::new(parts, name.into(), areas, Timestamp::default())))
+    Ok(Arc::new(Journal::new(parts, name.into(), areas, (Timestamp::default(), 0))))
 }
 
 /// Goes on with the journal in `records`, if the mount has one.
@@ -37,7 +37,8 @@ pub(crate) fn revive(
     let Some(records) = records else { return Ok((None, None)) };
     let (areas, records) = Areas::open(records).map_err(incomplete)?;
     let survivors = Survivors::read(records).map_err(incomplete)?;
-    let journal = Journal::new(parts, name.into(), areas, survivors.last_time());
+    let journal =
+        Journal::new(parts, name.into(), areas, (survivors.last_time(), survivors.last_done()));
     let held = survivors.changed_nodes();
     Ok((Some(Arc::new(journal)), Some(Revival { survivors, held })))
 }
@@ -46,6 +47,11 @@ impl Revival {
     /// Returns the changes that were recorded, in their order. Whoever repeats them lets go of the inodes, too.
     pub(crate) fn changes(&self) -> &[RecordedRequest] {
         &self.survivors.changes
+    }
+
+    /// Returns the number of changes, from the first one on, whose names and attributes are in the log since a sync has finished.
+    pub(crate) fn synced_changes(&self) -> usize {
+        self.survivors.synced_changes()
     }
 
     /// Returns whether the kernel refers to inode `node`.

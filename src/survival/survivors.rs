@@ -8,6 +8,7 @@ use sfs_core::format::Timestamp;
 use zerocopy::FromBytes;
 
 use super::areas::StoredRecord;
+use super::finished_syncs::Coverage;
 use super::journal::{Journal, OpenedHandle};
 use super::record::{Begun, EarlierReply, Given, Record};
 
@@ -28,6 +29,8 @@ pub(crate) struct Survivors {
     /// Changes, in the order of their execution.
     pub(crate) changes: Vec<RecordedRequest>,
     replies: HashMap<u64, EarlierReply>,
+    /// What syncs have covered.
+    coverage: Coverage,
 }
 
 /// Change that was recorded.
@@ -41,6 +44,8 @@ pub(crate) struct RecordedRequest {
     pub(crate) given: Option<Given>,
     /// Number of the error if the change was refused.
     pub(crate) refusal: Option<i32>,
+    /// `true` if the log has what the change has done to the content of its file, since a sync has finished.
+    pub(crate) is_content_synced: bool,
 }
 
 impl RecordedRequest {
@@ -49,12 +54,21 @@ impl RecordedRequest {
         self.refusal.is_some()
     }
 
+    /// Returns the inode in the head of the request.
+    fn node(&self) -> u64 {
+        self.word(16).unwrap_or(0)
+    }
+
+    fn word(&self, at: usize) -> Option<u64> {
+        u64::read_from_bytes(self.message.get(at..at + 8)?).ok()
+    }
+
     /// Returns the inodes that must be there when the change is repeated, and afterwards for later ones: that in the head of the
     /// request, the file that gets a name, and the one that was made without a name.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = u64> {
-        let word = |at: usize| u64::read_from_bytes(self.message.get(at..at + 8)?).ok();
-        let linked = if self.opcode() == Some(LINK) { word(40) } else { None };
-        [word(16), linked, self.unnamed()].into_iter().flatten().filter(|node| *node > 0)
+        let linked = if self.opcode() == Some(LINK) { self.word(40) } else { None };
+        let all = [Some(self.node()), linked, self.unnamed()];
+        all.into_iter().flatten().filter(|node| *node > 0)
     }
 
     /// Returns the file that the change has made without a name.
@@ -79,14 +93,23 @@ impl Survivors {
             let record = Record::decode(record).ok_or(io::ErrorKind::InvalidData)?;
             survivors.add(record).ok_or(io::ErrorKind::InvalidData)?;
         }
+        for (at, change) in survivors.changes.iter_mut().enumerate() {
+            change.is_content_synced = survivors.coverage.has_content(at, change.node());
+        }
         Ok(survivors)
     }
 
     fn add(&mut self, record: Record) -> Option<()> {
         match record {
             Record::Request { begun, message } => {
-                let (given, refusal) = (None, None);
-                self.changes.push(RecordedRequest { begun, message, given, refusal });
+                let change = RecordedRequest {
+                    begun,
+                    message,
+                    given: None,
+                    refusal: None,
+                    is_content_synced: false,
+                };
+                self.changes.push(change);
             }
             Record::Earlier(reply) => {
                 self.replies.insert(reply.unique, reply);
@@ -100,6 +123,7 @@ impl Survivors {
                     *self.references.entry(given.node).or_default() += 1;
                 }
                 let Given { unique, synced, .. } = given;
+                self.coverage.note_done(unique, self.changes.len());
                 self.replies.insert(unique, EarlierReply { unique, synced, reply });
             }
             Record::AllFollow => {
@@ -121,6 +145,7 @@ impl Survivors {
             Record::Released { ino, number } => {
                 self.handles.remove(&(ino, number));
             }
+            Record::Synced(sync) => self.coverage.add(sync),
         }
         Some(())
     }
@@ -155,6 +180,17 @@ impl Survivors {
     /// Returns the handles that are open.
     pub(super) fn handles(&self) -> Vec<OpenedHandle> {
         self.handles.iter().map(|(&(ino, number), &flags)| (ino, number, flags)).collect()
+    }
+
+    /// Returns the number of changes, from the first one on, whose names and attributes are in the log since a sync has finished.
+    pub(super) fn synced_changes(&self) -> usize {
+        self.coverage.changes()
+    }
+
+    /// Returns the number of the last request whose change is done; 0 for none.
+    pub(super) fn last_done(&self) -> u64 {
+        let given = self.changes.iter().rev().find_map(|change| change.given);
+        given.map_or(0, |given| given.unique)
     }
 
     /// Returns the latest time of a change.

@@ -125,13 +125,30 @@ enum Death {
     Committed,
 }
 
-fn commit_some(random: &mut SeededRng, shell: &FuseShell, nodes: &[u64]) {
-    match random.below(12) {
+fn commit_some(
+    random: &mut SeededRng,
+    shell: &FuseShell,
+    (nodes, requests): (&[u64], &mut Requests),
+) {
+    // A sync by a program is recorded, one by the daemon is not.
+    let mut ask = |opcode, node, parts: &[&[u8]]| {
+        requests.unique += 2;
+        let bytes = message(requests.unique, (opcode, node), parts);
+        let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");
+        let _ = shell.answer(&request, &mut []);
+    };
+    match random.below(16) {
         0 => shell.volume.sync_all().expect("RAM does not fail"),
         1 | 2 => {
             let node = nodes[random.below(nodes.len() as u64) as usize];
             let _ = shell.volume.sync_file(node);
         }
+        3 | 4 => {
+            let node = nodes[random.below(nodes.len() as u64) as usize];
+            let data_only = random.below(2) as u32;
+            ask(FSYNC, node, &[&longs([0]), &words([data_only, 0])]);
+        }
+        5 => ask(SYNCFS, ROOT_INO, &[&longs([0])]),
         _ => {}
     }
 }
@@ -156,7 +173,7 @@ fn die(seed: u64, death: Death, spares: bool) {
         {
             nodes.push(entry.node);
         }
-        commit_some(&mut random, &shell, &nodes);
+        commit_some(&mut random, &shell, (&nodes, &mut requests));
     }
     if death != Death::Between {
         let bytes = requests.next(&nodes);
