@@ -1,7 +1,13 @@
 //! Reserves: Clean segments that every step leaves for the steps that must always be possible.
 //!
-//! A checkpoint must always fit; before it, one segment must always be cleanable; and a commit by a
-//! user leaves room for both. All reserves of the core are here, as pure functions of the metadata.
+//! A checkpoint must always fit; before it, one segment must always be cleanable; and every step that can wait leaves room for
+//! both. All reserves of the core are here, as pure functions of the metadata.
+//!
+//! The invariant: after a commit by a user, [`cleaning_segments`] segments are Clean; after a commit of cleaning that no thread waits
+//! for, they are once a delta has released what is Drained. Only a thread that lacks segments goes below, down to
+//! [`checkpoint_segments`]. Cleaning ahead must not: on a full volume every victim is nearly full, so that a round makes more nodes
+//! dirty than it gains blocks, and their checkpoint takes the segments. The sync that came next could then clean nothing.
+//! `writeback::budget` asserts the invariant in debug builds.
 
 use crate::format::Layout;
 use crate::log::Batch;

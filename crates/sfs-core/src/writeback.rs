@@ -22,5 +22,5 @@ pub(crate) use budget::spare_blocks;
 pub(crate) use builder::BatchBuilder;
 pub(crate) use checkpoint::{CheckpointReason, Checkpointer, CheckpointerParts};
 pub(crate) use commit::{Committer, Resolver};
-pub(crate) use commit_request::{CommitRequest, Merging, MovedBlock, Progress, Selection};
+pub(crate) use commit_request::{CommitRequest, Merging, MovedBlock, Progress, Reserve, Selection};
 pub(crate) use step_error::{Shortage, StepError};

@@ -26,8 +26,9 @@ use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
 use crate::log::{Batch, ChunkReader};
 use crate::metadata::{Metadata, MetadataStore};
-use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments};
+use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments, cleaning_segments};
 use crate::tree::{NodeNotCached, VerifiedNode};
+use crate::writeback::Reserve;
 use crate::{Error, Result};
 
 /// Divisor of the write buffer: moved blocks may take the quotient.
@@ -218,7 +219,8 @@ impl Cleaner {
     }
 
     fn read_round_of(&self, choice: Choice, head_room_blocks: usize) -> CleaningRound {
-        let mut round = CleaningRound { head_room_blocks, ..CleaningRound::default() };
+        let mut round =
+            CleaningRound { head_room_blocks, is_needed: true, ..CleaningRound::default() };
         while round.failed.is_none() && self.take_victim(&mut round, choice) {
             while !round.unread.is_empty() {
                 self.read_part(&mut round);
@@ -350,19 +352,25 @@ impl Cleaner {
         Some(victim)
     }
 
-    /// Returns whether the live blocks of `victim` fit beside those of `round`.
+    /// Returns whether the live blocks of `victim` fit beside those of `round`, and leave the reserve of the round.
     fn fits(&self, round: &CleaningRound, metadata: &Metadata, victim: u32) -> bool {
         let layout = &self.superblock.layout();
         let entry = metadata.usage.entry(victim);
         let live = entry.live_blocks as usize;
         let data = round.moves.len() + if entry.data_group().is_some() { live } else { 0 };
-        let segments = data
+        let opened = data
             .saturating_sub(round.head_room_blocks)
             .div_ceil(Batch::segment_data_blocks(layout))
-            + DELTA_SEGMENTS
-            + checkpoint_segments(layout, metadata, round.moves.len() + live);
+            + DELTA_SEGMENTS;
+        let leaves = round.moves.len() + live;
+        let clean = metadata.usage.clean_count();
+        let leaves_reserve = || {
+            let later = metadata.usage.releasable_count() + round.emptied_with(victim, metadata);
+            opened + cleaning_segments(layout, metadata, leaves) <= clean + later
+        };
         (round.is_empty() || data <= self.moved_blocks_max)
-            && segments <= metadata.usage.clean_count()
+            && opened + checkpoint_segments(layout, metadata, leaves) <= clean
+            && (round.reserve() == Reserve::Checkpoint || leaves_reserve())
     }
 
     /// Collects live data from the next part of the victim, and makes its live nodes dirty. Returns the number of these

@@ -3,7 +3,8 @@
 use super::excluded::SegmentGeneration;
 use super::progress::CleanProgress;
 use crate::format::SummaryEntry;
-use crate::writeback::MovedBlock;
+use crate::metadata::Metadata;
+use crate::writeback::{MovedBlock, Reserve};
 
 /// Blocks of a round that were committed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +32,8 @@ pub(crate) struct CleaningRound {
     pub(super) moved_nodes: u64,
     /// Number of free blocks in open segments that the round may use for blocks of any group.
     pub(super) head_room_blocks: usize,
+    /// `true` if a thread that lacks segments waits for the round.
+    pub(super) is_needed: bool,
     /// `true` if the live blocks go to any open segment with room, whatever their groups.
     pub(crate) merges_groups: bool,
     pub(super) progress: CleanProgress,
@@ -44,6 +47,19 @@ impl CleaningRound {
     /// Returns whether the round holds no victim.
     pub(crate) fn is_empty(&self) -> bool {
         self.victims.is_empty()
+    }
+
+    /// Returns the Clean segments that the round leaves. A round that nobody needs leaves what a thread that lacks segments needs for
+    /// its own.
+    pub(crate) fn reserve(&self) -> Reserve {
+        if self.is_needed { Reserve::Checkpoint } else { Reserve::CleaningOnceReleased }
+    }
+
+    /// Returns the number of victims, `victim` among them, that a delta can release once their blocks are moved.
+    pub(super) fn emptied_with(&self, victim: u32, metadata: &Metadata) -> usize {
+        let victims = self.victims.iter().map(|(segment, _)| *segment).chain([victim]);
+        let is_emptied = |segment: &u32| metadata.usage.is_emptied_for_delta(*segment, usize::MAX);
+        victims.filter(is_emptied).count()
     }
 
     /// Returns the live blocks to commit.
@@ -89,7 +105,7 @@ impl CleaningRound {
 
     /// Empties the round, and returns its victims. The progress over rounds stays.
     pub(super) fn take(&mut self) -> Vec<SegmentGeneration> {
-        let progress = self.progress;
-        std::mem::replace(self, Self { progress, ..Self::default() }).victims
+        let (progress, is_needed) = (self.progress, self.is_needed);
+        std::mem::replace(self, Self { progress, is_needed, ..Self::default() }).victims
     }
 }

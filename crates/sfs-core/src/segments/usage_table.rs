@@ -273,13 +273,13 @@ impl UsageTable {
 
     fn drain_if_empty(&mut self, segment: u32, sequence: u64) {
         let sequence = if self.is_withheld(segment) { WITHHELD_STAMP } else { sequence };
+        let pinned = self.is_pinned_once_drained(segment);
         let entry = &mut self.entries[segment as usize];
         let was_in_place = entry.state == SegmentState::InPlace;
         if (was_in_place || entry.state == SegmentState::Sealed) && entry.live_blocks == 0 {
             entry.state = SegmentState::Drained;
             entry.stamp = sequence;
             self.changed.add(segment);
-            let pinned = holds_nodes(entry) || self.recent.contains(&segment);
             let set = if pinned { &mut self.pinned } else { &mut self.releasable };
             set.insert((sequence, segment));
             if was_in_place {
@@ -348,6 +348,21 @@ impl UsageTable {
         if !self.unsettled.contains(&segment) {
             self.drain_if_empty(segment, sequence);
         }
+    }
+
+    /// Returns whether a delta can release `segment` once `blocks` of its live blocks are moved. The volume may have shrunk since
+    /// the segment was chosen.
+    pub(crate) fn is_emptied_for_delta(&self, segment: u32, blocks: usize) -> bool {
+        self.entries.get(segment as usize).is_some_and(|entry| {
+            entry.state == SegmentState::Sealed
+                && entry.live_blocks as usize <= blocks
+                && !self.is_pinned_once_drained(segment)
+        })
+    }
+
+    /// Returns whether only a checkpoint makes `segment` Clean once it is Drained.
+    fn is_pinned_once_drained(&self, segment: u32) -> bool {
+        holds_nodes(self.entry(segment)) || self.recent.contains(&segment)
     }
 
     /// Returns all Drained segments in the order in which they were freed.

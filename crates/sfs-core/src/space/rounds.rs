@@ -101,7 +101,7 @@ impl SpaceControl {
         let moved_bytes = || self.counters.cleaning_bytes.load(Ordering::Relaxed);
         let before = moved_bytes();
         let count = round.moves().len().min(count);
-        if let Err(error) = self.commit_moves(log, &round.moves()[..count], round.merges_groups) {
+        if let Err(error) = self.commit_moves(log, round, count) {
             self.cleaner.abandon(round);
             return Err(error);
         }
@@ -143,14 +143,15 @@ impl SpaceControl {
     fn commit_moves(
         &self,
         log: &mut LogState,
-        moves: &[MovedBlock],
-        merges_groups: bool,
+        round: &CleaningRound,
+        count: usize,
     ) -> StepResult<()> {
-        let commit = |log: &mut LogState, merging: Merging| match moves {
+        let commit = |log: &mut LogState, merging: Merging| match &round.moves()[..count] {
             [] => Ok(()),
             moves => {
-                let merging = if merges_groups { Merging::Always } else { merging };
-                let request = CommitRequest { merging, ..CommitRequest::moving(moves) };
+                let merging = if round.merges_groups { Merging::Always } else { merging };
+                let moving = CommitRequest::moving(moves, round.reserve());
+                let request = CommitRequest { merging, ..moving };
                 self.commit_batch(log, &request).map(drop)
             }
         };

@@ -32,6 +32,10 @@ const FILE_CHANGES_LEN_MAX: usize = 256;
 const COVERED_CHANGES_LEN_MAX: usize =
     3 * (Change::HEADER_LEN + Key::LEN) + 2 * (size_of::<u64>() + Reservation::LEN);
 
+/// Number of segments that a batch of a user may leave less than its reserve: content that goes into the tree may split more leaves
+/// than [`checkpoint_segments`] estimates.
+const SPLIT_SEGMENTS: usize = 1;
+
 /// Returns the number of segments that a batch with `reserve` has to leave Clean when it changes
 /// `changed_leaves` leaves.
 fn reserved_segments(
@@ -41,7 +45,9 @@ fn reserved_segments(
     changed_leaves: usize,
 ) -> usize {
     match reserve {
-        Reserve::Cleaning => cleaning_segments(layout, metadata, changed_leaves),
+        Reserve::Cleaning | Reserve::CleaningOnceReleased => {
+            cleaning_segments(layout, metadata, changed_leaves)
+        }
         Reserve::Checkpoint => checkpoint_segments(layout, metadata, changed_leaves),
     }
 }
@@ -80,6 +86,33 @@ pub(super) fn fits_one_batch(
     dirty_blocks <= behaviour.certain_blocks(layout, metadata, spare) / 2
 }
 
+/// Returns whether a batch has left what its `reserve` promises, now that it has taken effect.
+pub(super) fn is_reserve_left(layout: &Layout, metadata: &Metadata, reserve: Reserve) -> bool {
+    let usage = &metadata.usage;
+    let later = match reserve {
+        Reserve::CleaningOnceReleased => usage.releasable_count(),
+        Reserve::Cleaning => SPLIT_SEGMENTS,
+        Reserve::Checkpoint => 0,
+    };
+    reserved_segments(layout, metadata, reserve, 0) <= usage.clean_count() + later
+}
+
+/// Returns the number of segments that moving `staged` empties, and that a delta can release afterwards.
+fn emptied_segments(metadata: &Metadata, staged: &[StagedBlock]) -> usize {
+    let mut addresses: Vec<u64> =
+        staged.iter().filter_map(|block| Some(block.old?.address)).collect();
+    // A block with several owners is one block.
+    addresses.sort_unstable();
+    addresses.dedup();
+    let usage = &metadata.usage;
+    let of_one = addresses.chunk_by(|a, b| usage.segment_of(*a) == usage.segment_of(*b));
+    let is_emptied = |blocks: &&[u64]| {
+        let segment = usage.segment_of(blocks[0]);
+        segment.is_some_and(|segment| usage.is_emptied_for_delta(segment, blocks.len()))
+    };
+    of_one.filter(is_emptied).count()
+}
+
 /// Clean segments for a batch.
 pub(super) struct BatchSegments {
     /// Number of Clean segments with which the batch fits, if its delta is short.
@@ -106,6 +139,14 @@ pub(super) fn share_segments(
     let reservations: usize = files.iter().map(FilePlan::reservation_leaves).sum();
     let leaves = staged.chunk_by(same_run).count() + files.len() + reservations;
     let kept = reserved_segments(&layout, metadata, reserve, leaves);
+    let for_checkpoint = checkpoint_segments(&layout, metadata, leaves);
+    let later = match reserve {
+        Reserve::CleaningOnceReleased => {
+            let drained = metadata.usage.releasable_count().saturating_sub(released_segments);
+            drained + emptied_segments(metadata, staged)
+        }
+        Reserve::Cleaning | Reserve::Checkpoint => 0,
+    };
     let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
     let covered: usize = files.iter().map(FilePlan::covered_count).sum();
     let appended: usize = files.iter().map(|file| file.rest_len).sum();
@@ -119,8 +160,11 @@ pub(super) fn share_segments(
         let segments = delta_len / (layout.segment_blocks as usize * BLOCK_SIZE);
         let log = DELTA_SEGMENTS + segments;
         let clean = metadata.usage.clean_count();
-        let after = (clean + released_segments).checked_sub(log + kept)?;
-        let data = after.min(clean.checked_sub(log)?);
+        let after_batch = clean + released_segments;
+        let after = (after_batch + later).checked_sub(log + kept)?;
+        // A checkpoint must fit before anything else is released.
+        let before_release = after_batch.checked_sub(log + for_checkpoint)?;
+        let data = after.min(before_release).min(clean.checked_sub(log)?);
         (opened <= data).then_some(SegmentBudget { log, data })
     };
     // The upper bound for the delta is cheap; its length takes longer to compute.

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use sfs_device::BLOCK_SIZE;
 
 use super::budget::{
-    BatchSegments, RELEASES_MAX, fits_one_batch, plannable_blocks, share_segments,
+    BatchSegments, RELEASES_MAX, fits_one_batch, is_reserve_left, plannable_blocks, share_segments,
 };
 use super::commit_request::{
     CommitRequest, Merging, MoveReason, Progress, Releases, Reserve, Selection,
@@ -151,6 +151,7 @@ impl BatchBuilder {
         metadata.usage.settle_sealed(log.next_sequence);
         // Released segments may be opened from the next batch on: roll-forward reads a batch before it knows its delta.
         metadata.usage.make_clean(&released);
+        debug_assert!(is_reserve_left(layout, metadata, request.reserve), "{:?}", request.reserve);
         let is_reused = mutated(Mutant::DrainedReused)
             || request.move_reason == MoveReason::Defragmentation
                 && mutated(Mutant::DefragmentedReused);

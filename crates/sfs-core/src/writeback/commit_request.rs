@@ -94,8 +94,8 @@ impl<'a> CommitRequest<'a> {
     }
 
     /// Requests a commit of blocks that the cleaner moves.
-    pub(crate) fn moving(moves: &'a [MovedBlock]) -> Self {
-        Self { moves, ..Self::delta_only(Releases::Piggyback) }
+    pub(crate) fn moving(moves: &'a [MovedBlock], reserve: Reserve) -> Self {
+        Self { moves, reserve, ..Self::delta_only(Releases::Piggyback) }
     }
 
     /// Requests a commit of blocks that are put in order. It gains no space, so it leaves room for cleaning, and each
@@ -142,6 +142,9 @@ static NO_FILES: Selection = Selection::Files(BTreeSet::new());
 pub(crate) enum Reserve {
     /// Enough to clean another segment.
     Cleaning,
+    /// Enough to clean another segment, once a delta has released the segments that are Drained or that this batch empties: for
+    /// cleaning that can wait.
+    CleaningOnceReleased,
     /// Enough for the next checkpoint.
     Checkpoint,
 }
