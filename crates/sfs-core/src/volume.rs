@@ -57,6 +57,8 @@ mod segments;
 #[cfg(test)]
 mod shortage_tests;
 mod status;
+#[cfg(test)]
+mod steady_cleaning_tests;
 mod sync;
 mod trim;
 mod truncate;

@@ -68,7 +68,7 @@ impl Candidates<'_> {
         let best_among = |is_fit: &dyn Fn(u32) -> bool| {
             self.metadata.best_victim(self.layout.segment_blocks, is_fit)
         };
-        let is_short = urgency(self.layout, self.metadata) == Urgency::Critical;
+        let is_short = urgency(self.layout, self.metadata) >= Urgency::Steady;
         let best = best_among(&|segment| is_fit(segment) && has_garbage(segment))
             .or_else(|| if is_short { best_among(&is_fit) } else { None });
         let has_waiting = has_waiting.get();

@@ -23,7 +23,9 @@ impl Futility {
     /// Returns whether cleaning is still futile; updates the least garbage.
     pub(super) fn holds(&mut self, changes: u64, garbage: GarbageBlocks, urgency: Urgency) -> bool {
         let has_grown = garbage.has_grown(&mut self.least_garbage);
-        urgency <= self.urgency && (!has_grown || changes == self.changes)
+        // From the steady watermark on, victims are chosen alike.
+        let [before, now] = [self.urgency, urgency].map(|urgency| urgency.min(Urgency::Steady));
+        now <= before && (!has_grown || changes == self.changes)
     }
 }
 
@@ -39,8 +41,10 @@ mod tests {
         assert!(futility.holds(2, garbage(149), Urgency::Background), "too little garbage");
         assert!(futility.holds(1, garbage(150), Urgency::Background), "the cleaner made it");
         assert!(!futility.holds(2, garbage(150), Urgency::Background));
-        assert!(!futility.holds(1, garbage(50), Urgency::Critical), "segments are short");
+        assert!(!futility.holds(1, garbage(50), Urgency::Steady), "segments are short");
         assert!(futility.holds(2, garbage(20), Urgency::None));
         assert!(!futility.holds(2, garbage(120), Urgency::Background), "less was left meanwhile");
+        let mut futility = Futility::new(1, garbage(50), Urgency::Steady);
+        assert!(futility.holds(1, garbage(50), Urgency::Critical), "the same victims");
     }
 }

@@ -1,7 +1,8 @@
 //! Watermarks of cleaning (Rajimwale et al., section 3.6), as pure functions of the metadata.
 //!
-//! Below the low watermark the background cleans while no request is under way. Below the critical watermark it
-//! does not yield, and writers clean in proportion to their writes, so that they slow down smoothly.
+//! Below the low watermark the background cleans while no request is under way. Below the steady watermark it does not yield, so that a
+//! program that writes without a pause need not clean itself. Below the critical watermark writers clean in proportion to their
+//! writes, too, so that they slow down smoothly.
 
 use super::progress::GarbageBlocks;
 use crate::format::Layout;
@@ -12,8 +13,12 @@ use crate::reserves::{clean_target_segments, free_segments};
 /// Number of segments of the volume for each segment of the low watermark.
 const SEGMENTS_PER_LOW: usize = 20;
 
-/// Number of segments of the volume for each segment of the critical watermark.
-const SEGMENTS_PER_CRITICAL: usize = 50;
+/// Number of segments of the volume for each segment of the steady watermark.
+const SEGMENTS_PER_STEADY: usize = 50;
+
+/// Number of segments that writers let the background go below what it aims for, before they clean themselves: so much later
+/// that it keeps ahead of most of them, and so early that no commit takes the reserve.
+const STEADY_SEGMENTS: usize = 2;
 
 /// Number of segments that make a checkpoint worthwhile for a waiting thread.
 pub(crate) const WORTHWHILE_SEGMENTS: usize = 4;
@@ -34,6 +39,8 @@ pub(crate) enum Urgency {
     None,
     /// Fewer segments are available than the low watermark.
     Background,
+    /// Fewer segments are available than the steady watermark.
+    Steady,
     /// Fewer segments are available than the critical watermark.
     Critical,
 }
@@ -43,14 +50,16 @@ pub(crate) enum Urgency {
 pub(crate) fn urgency(layout: &Layout, metadata: &Metadata) -> Urgency {
     let segments = layout.segment_count as usize;
     let target = clean_target_segments(layout, metadata) + WORTHWHILE_SEGMENTS;
-    let critical = (segments / SEGMENTS_PER_CRITICAL).max(target);
-    let low = (segments / SEGMENTS_PER_LOW).max(critical + critical / 4);
+    let steady = (segments / SEGMENTS_PER_STEADY).max(target);
+    let low = (segments / SEGMENTS_PER_LOW).max(steady + steady / 4);
     let usage = &metadata.usage;
     let is_worthwhile = is_checkpoint_worthwhile(layout, metadata);
     let pinned = if is_worthwhile { usage.pinned_count() } else { 0 };
     let available = usage.clean_count() + usage.releasable_count() + pinned;
-    if available < critical {
+    if available + STEADY_SEGMENTS < target {
         Urgency::Critical
+    } else if available < steady {
+        Urgency::Steady
     } else if available < low {
         Urgency::Background
     } else {

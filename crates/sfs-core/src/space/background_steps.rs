@@ -102,7 +102,7 @@ impl SpaceControl {
             drop(round);
             return self.level_wear();
         }
-        let may_yield = self.limits.yield_cleaning && urgency < Urgency::Critical;
+        let may_yield = self.limits.yield_cleaning && urgency < Urgency::Steady;
         if may_yield && self.pace.is_busy() {
             return Ok(Some(Work::Idle(YIELD)));
         }
