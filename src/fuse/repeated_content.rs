@@ -24,6 +24,9 @@ pub(super) type Recorded<'a> = (&'a FuseRequest<'a>, &'a RecordedRequest);
 /// Bytes of a file.
 type Part = Range<u64>;
 
+/// Part of a change for which there was no space, with the position of the change.
+type LeftPart = (usize, Part);
+
 /// Space for each change beside its data, in bytes: blocks that it has in part, and what the log needs.
 const LEN_BESIDE_DATA: u64 = 4 * BLOCK_SIZE as u64;
 
@@ -39,7 +42,7 @@ pub(super) struct Contents {
     /// Positions of changes of attributes after which the same attribute is set or removed once more.
     overridden: HashSet<usize>,
     /// Parts for which there was no space, by the position of the change.
-    left: Vec<(usize, Part)>,
+    left: Vec<LeftPart>,
     /// `true` if only those parts are repeated.
     pub(super) is_sparing: bool,
 }
@@ -75,6 +78,10 @@ impl Contents {
                     named.insert((request.node, name));
                 }
             }
+            // The blocks of a refused cached write that did fit are not known, and count for nothing here: what is below them is
+            // written first, and they go over it. If a part below is left for the end, it goes over them. Both are right: the
+            // kernel, and by it the program, got an error for the whole write, so either content may be there, as after any failed
+            // write-back, until a sync succeeds. What such a sync covers is not repeated.
             if is_done(of) {
                 if let Some(size) = size_set(of).filter(|_| !grows(of)) {
                     *cut = size.min(*cut);
@@ -221,7 +228,10 @@ impl FuseShell {
         match set() {
             Err(Error::NoSpace) => {
                 let _ = self.volume.write_for_handover();
-                set()?;
+                match set() {
+                    Err(Error::NoSpace) => self.volume.with_withheld_space(set)?,
+                    changed => changed?,
+                };
             }
             changed => drop(changed?),
         }
@@ -254,25 +264,38 @@ impl FuseShell {
         is_unread: impl Fn(u64) -> bool,
     ) -> Result<(), Refusal> {
         let mut left = std::mem::take(&mut contents.left);
+        left.retain(|(at, _)| !is_unread(recorded[*at].0.node));
         while !left.is_empty() {
             let before = left.len();
-            let mut failed = Vec::new();
-            for (at, part) in left {
-                let request = recorded[at].0;
-                if is_unread(request.node) || self.is_there(request, &part) {
-                    continue;
-                }
-                match self.repeat_part(request, &part, false) {
-                    Err(Refusal::Failed(Error::NoSpace)) => failed.push((at, part)),
-                    repeated => repeated.map(drop)?,
-                }
+            left = self.repeat_once(left, recorded)?;
+            if left.len() == before {
+                left = self.volume.with_withheld_space(|| self.repeat_once(left, recorded))?;
             }
-            if failed.len() == before {
+            if left.len() == before {
                 return Err(Error::NoSpace.into());
             }
-            left = failed;
         }
         Ok(())
+    }
+
+    /// Repeats what was left, and returns the parts for which there is still no space.
+    fn repeat_once(
+        &self,
+        left: Vec<LeftPart>,
+        recorded: &[Recorded<'_>],
+    ) -> Result<Vec<LeftPart>, Refusal> {
+        let mut failed = Vec::new();
+        for (at, part) in left {
+            let request = recorded[at].0;
+            if self.is_there(request, &part) {
+                continue;
+            }
+            match self.repeat_part(request, &part, false) {
+                Err(Refusal::Failed(Error::NoSpace)) => failed.push((at, part)),
+                repeated => repeated.map(drop)?,
+            }
+        }
+        Ok(failed)
     }
 
     /// Returns whether the file has the data of `part` of a write.

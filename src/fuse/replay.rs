@@ -191,6 +191,15 @@ impl FuseShell {
         self.execute(recorded)
     }
 
+    /// Executes a change that was done, so that there must be space for it.
+    fn execute_again(&self, recorded: Recorded<'_>) -> ReplyResult {
+        let result = self.execute_with_space(recorded);
+        if !is_full(&result) || recorded.1.is_refused() {
+            return result;
+        }
+        self.volume.with_withheld_space(|| self.execute(recorded))
+    }
+
     /// Repeats change `at`, which the log lacks.
     fn repeat(
         &self,
@@ -217,7 +226,7 @@ impl FuseShell {
         contents: &Contents,
         (at, (request, change)): (usize, Recorded<'_>),
     ) -> Result<(), ExitError> {
-        let result = self.execute_with_space((request, change));
+        let result = self.execute_again((request, change));
         let (made, handle) = match &result {
             Ok(Reply::Entry(entry)) => (entry.node, 0),
             Ok(Reply::Created(entry, opened)) => (entry.node, opened.handle),

@@ -2,6 +2,7 @@
 #![expect(clippy::host_endian_bytes, reason = "the protocol has the byte order of the machine")]
 
 mod flags_and_times;
+mod full;
 mod random;
 mod scene;
 mod space;

@@ -5,15 +5,15 @@
 //! is space for all of them; the last blocks go to one writer at a time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::files::DirtyData;
 use crate::health::OpenSuperblock;
 use crate::lock_rank::{Rank, Ranked};
-use crate::metadata::MetadataStore;
-use crate::writeback::data_layout::LayoutBehaviour;
+use crate::metadata::{Metadata, MetadataStore};
+use crate::writeback::data_layout::{LayoutBehaviour, Withheld};
 
 /// Guard of the free blocks: admits writers to them.
 pub(super) struct Admission {
@@ -21,6 +21,8 @@ pub(super) struct Admission {
     lock: RwLock<()>,
     /// Number of blocks that writers were admitted to and that are not dirty yet.
     admitted_blocks: AtomicU64,
+    /// `true` while writers get what is withheld from them otherwise.
+    spends_withheld: AtomicBool,
     superblock: Arc<OpenSuperblock>,
     behaviour: Arc<dyn LayoutBehaviour>,
     metadata: Arc<MetadataStore>,
@@ -49,8 +51,14 @@ impl Admission {
         metadata: Arc<MetadataStore>,
         dirty: Arc<DirtyData>,
     ) -> Self {
-        let admitted_blocks = AtomicU64::new(0);
-        Self { lock: RwLock::default(), admitted_blocks, superblock, behaviour, metadata, dirty }
+        let (lock, admitted_blocks) = (RwLock::default(), AtomicU64::new(0));
+        let spends_withheld = AtomicBool::new(false);
+        Self { lock, admitted_blocks, spends_withheld, superblock, behaviour, metadata, dirty }
+    }
+
+    /// Gives writers what is withheld from them otherwise, or withholds it again.
+    pub(super) fn spend_withheld(&self, spends: bool) {
+        self.spends_withheld.store(spends, Ordering::Relaxed);
     }
 
     /// Admits a writer that needs no new block.
@@ -102,7 +110,7 @@ impl Admission {
     fn has_space(&self, blocks: u64, others: u64) -> bool {
         let metadata = self.metadata.read();
         let waiting = self.dirty.uncovered_count() as u64 + others;
-        self.behaviour.admits(&self.superblock.layout(), &metadata, waiting, blocks)
+        self.admits(&metadata, waiting, blocks)
     }
 
     /// Returns whether there would be space for `blocks` if `freed_blocks` of the dirty blocks were not counted, and
@@ -110,6 +118,12 @@ impl Admission {
     pub(super) fn would_have_space(&self, blocks: u64, freed_blocks: u64) -> bool {
         let metadata = self.metadata.read();
         let waiting = (self.dirty.uncovered_count() as u64).saturating_sub(freed_blocks);
-        self.behaviour.admits(&self.superblock.layout(), &metadata, waiting, blocks)
+        self.admits(&metadata, waiting, blocks)
+    }
+
+    fn admits(&self, metadata: &Metadata, waiting: u64, blocks: u64) -> bool {
+        let spends = self.spends_withheld.load(Ordering::Relaxed);
+        let withheld = if spends { Withheld::Least } else { Withheld::Usual };
+        self.behaviour.admits(&self.superblock.layout(), metadata, waiting, blocks, withheld)
     }
 }

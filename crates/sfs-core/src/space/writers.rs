@@ -93,6 +93,14 @@ impl SpaceControl {
         self.admission.try_admit_shared(blocks).ok()
     }
 
+    /// Calls `work`, and admits it to the space that is withheld from users.
+    pub(crate) fn with_withheld_space<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.admission.spend_withheld(true);
+        let done = work();
+        self.admission.spend_withheld(false);
+        done
+    }
+
     /// Admits a writer that needs no new block.
     pub(crate) fn admit_without_blocks(&self) -> Admitted<'_> {
         self.admission.admit_without_blocks()

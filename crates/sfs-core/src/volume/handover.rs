@@ -44,6 +44,13 @@ impl Volume {
         }
     }
 
+    /// Calls `work`, which repeats changes that another program has made once, and gives it the space that is withheld from users. The
+    /// tree may take some blocks more than it took then, as its nodes were split at other places. No other thread may change anything
+    /// meanwhile.
+    pub fn with_withheld_space<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.space.with_withheld_space(work)
+    }
+
     /// Makes everything durable for the handover. Losses are reported to nobody: programs learn of them at their own syncs.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use crate::format::DataLayout;
 use in_place::InPlace;
 use log::Appending;
 
-pub(crate) use behaviour::{InPlaceBatch, LayoutBehaviour, SpaceView};
+pub(crate) use behaviour::{InPlaceBatch, LayoutBehaviour, SpaceView, Withheld};
 
 /// Returns the behaviour of a data layout.
 pub(crate) fn behaviour_of(data_layout: DataLayout) -> Box<dyn LayoutBehaviour> {

@@ -21,6 +21,15 @@ pub(crate) struct InPlaceBatch {
     pub(crate) maps: Vec<Change>,
 }
 
+/// Free blocks that an admission leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Withheld {
+    /// All that data, and metadata, does not get.
+    Usual,
+    /// As few as possible: see [`Volume::with_withheld_space`](crate::Volume::with_withheld_space).
+    Least,
+}
+
 /// Behaviour of a data layout.
 pub(crate) trait LayoutBehaviour: Send + Sync {
     /// Returns the number of blocks that can be live at once.
@@ -35,13 +44,14 @@ pub(crate) trait LayoutBehaviour: Send + Sync {
     }
 
     /// Returns whether `new_blocks` of data fit beside `dirty_blocks`, with the metadata for both;
-    /// without new blocks, whether some new metadata fits.
+    /// without new blocks, whether some new metadata fits. `withheld` blocks stay free.
     fn admits(
         &self,
         layout: &Layout,
         metadata: &Metadata,
         dirty_blocks: u64,
         new_blocks: u64,
+        withheld: Withheld,
     ) -> bool;
 
     /// Returns the number of blocks that certainly fit when data may open `spare_segments`.

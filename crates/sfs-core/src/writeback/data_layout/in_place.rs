@@ -2,7 +2,7 @@
 //! in-place segment. Only metadata goes to the log.
 
 use super::super::staged::StagedBlock;
-use super::behaviour::{InPlaceBatch, LayoutBehaviour, SpaceView};
+use super::behaviour::{InPlaceBatch, LayoutBehaviour, SpaceView, Withheld};
 use super::log::{BLOCKS_PER_LEAF, METADATA_BLOCKS_MIN, log_capacity, reserved_leaves};
 use crate::format::{Change, Layout, Mapping};
 use crate::log::LogState;
@@ -39,13 +39,15 @@ impl LayoutBehaviour for InPlace {
         metadata: &Metadata,
         dirty_blocks: u64,
         new_blocks: u64,
+        withheld: Withheld,
     ) -> bool {
         let segments = layout.segment_count - metadata.usage.in_place_segments();
         let nodes = log_capacity(layout, segments.saturating_sub(LOG_RESERVE_SEGMENTS));
         let reserved = metadata.reserved();
         let leaves = ((dirty_blocks + new_blocks) / BLOCKS_PER_LEAF)
             .saturating_add(reserved_leaves(reserved));
-        let used = (metadata.node_count() + METADATA_BLOCKS_MIN).saturating_add(leaves);
+        let withheld = if withheld == Withheld::Usual { METADATA_BLOCKS_MIN } else { 0 };
+        let used = (metadata.node_count() + withheld).saturating_add(leaves);
         let data = (dirty_blocks + new_blocks).saturating_add(reserved.blocks);
         // More nodes take room from reserved blocks, too.
         let needs_room = new_blocks > 0 || reserved.blocks > 0;

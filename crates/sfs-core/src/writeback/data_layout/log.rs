@@ -1,7 +1,7 @@
 //! Data in the log: every block is appended to the head of its group.
 
 use super::super::staged::{StagedBlock, sort};
-use super::behaviour::{LayoutBehaviour, SpaceView};
+use super::behaviour::{LayoutBehaviour, SpaceView, Withheld};
 use crate::format::{Group, Head, Layout, ReservationTotals};
 use crate::log::Batch;
 use crate::metadata::Metadata;
@@ -56,10 +56,14 @@ impl LayoutBehaviour for Appending {
         metadata: &Metadata,
         dirty_blocks: u64,
         new_blocks: u64,
+        withheld: Withheld,
     ) -> bool {
         let leaves = (dirty_blocks + new_blocks) / BLOCKS_PER_LEAF;
-        let withheld =
-            if new_blocks > 0 { self.withheld_blocks(layout) } else { METADATA_BLOCKS_MIN };
+        let withheld = match (withheld, new_blocks) {
+            (Withheld::Usual, 1..) => self.withheld_blocks(layout),
+            (Withheld::Usual, 0) | (Withheld::Least, 1..) => METADATA_BLOCKS_MIN,
+            (Withheld::Least, 0) => 0,
+        };
         self.free_blocks(layout, metadata) >= dirty_blocks + new_blocks + leaves + withheld
     }
 
