@@ -37,8 +37,9 @@ use crate::unsafe_calls::{ForkSide, split};
 use acts::PrivilegedActs;
 pub(crate) use acts::SHUTDOWN_FLAG_MAX;
 use messages::{MonitorReply, MonitorRequest};
-pub(crate) use program::TakeOver;
-pub(crate) use program::{HeldMount, NotHandedOver, StartSpec, Successor};
+pub(crate) use program::{
+    HeldMount, NotHandedOver, StartSpec, Successor, TakeOver, check_starting_from_memory,
+};
 use watched_process::WatchedProcess;
 
 /// Longest wait for the start or the end of a program. A program on a filesystem that does not answer, or an unmount that waits, takes

@@ -7,6 +7,7 @@
 //! after the last request.
 
 mod confinement;
+mod initramfs;
 mod needed_files;
 mod own_mount;
 mod prepared;

@@ -236,6 +236,18 @@ fn a_daemon_that_dies_again_and_again_is_not_started_for_ever() {
     mount.unmount();
 }
 
+/// Returns the line of a mount that is refused in a namespace made by unshare(1) with the arguments `way`, where `setting` holds.
+fn refused_where(way: &[&str], setting: &str, volume: &TestVolume) -> String {
+    let script = format!("{setting} && exec \"$@\"");
+    let mut command = Command::new("unshare");
+    command.args(way).args(["sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_sfs-mount")]);
+    let output =
+        command.args(["-f", "-o", "survive"]).arg(&volume.device).arg(&volume.dir).output();
+    let output = output.expect("unshare runs");
+    assert!(!output.status.success());
+    stderr(&output)
+}
+
 #[test]
 fn options_that_cannot_be_combined_say_so() {
     if !can_mount() {
@@ -262,6 +274,17 @@ fn options_that_cannot_be_combined_say_so() {
         let output = output.expect("sfs-mount runs");
         let said = stderr(&output);
         assert!(!output.status.success() && said.contains("would be below the mount"), "{said}");
+    }
+    for (way, setting, words) in [
+        (
+            &["-p", "-f", "--mount-proc"][..],
+            "echo 2 >/proc/sys/vm/memfd_noexec",
+            "sysctl vm.memfd_noexec=1",
+        ),
+        (&["-m"], "mount -t tmpfs none /etc && touch /etc/initrd-release", "is in an initramfs"),
+    ] {
+        let said = refused_where(way, setting, &volume);
+        assert!(said.contains(words) && said.lines().count() == 1, "{words}: {said}");
     }
     let Some(mount) = SurvivingMount::new(&volume) else { return };
     let mut upgrade = Command::new(env!("CARGO_BIN_EXE_sfs-ctl"));

@@ -15,6 +15,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sfs_system::mountinfo::DeviceNumber;
 
@@ -23,6 +24,9 @@ use crate::exit_error::ExitError;
 
 /// Name of the program in the list of processes.
 const NAME: &str = "sfs-mount";
+
+/// Setting of the kernel that, at 2, forbids memory from which programs can be started.
+const NO_EXEC: &str = "vm.memfd_noexec";
 
 /// Largest size of a program in bytes.
 const LEN_MAX: u64 = 1 << 30;
@@ -197,16 +201,40 @@ fn image(mut program: File) -> io::Result<File> {
     if !program.metadata()?.is_file() || program.metadata()?.len() > LEN_MAX {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let flags = MemfdFlags::ALLOW_SEALING;
-    // Kernels before 6.3 do not know the flag, and need none.
-    let memory =
-        memfd_create(NAME, flags | MemfdFlags::EXEC).or_else(|_| memfd_create(NAME, flags))?;
-    let mut memory = File::from(memory);
+    let mut memory = executable_memory()?;
     io::copy(&mut program, &mut memory)?;
     memory.flush()?;
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     fcntl_add_seals(memory.as_fd(), seals)?;
     Ok(memory)
+}
+
+/// Returns empty memory from which a program can be started.
+fn executable_memory() -> rustix::io::Result<File> {
+    let flags = MemfdFlags::ALLOW_SEALING;
+    // Kernels before 6.3 do not know the flag, and need none.
+    let memory = match memfd_create(NAME, flags | MemfdFlags::EXEC) {
+        Err(Errno::INVAL) => memfd_create(NAME, flags),
+        made => made,
+    };
+    memory.map(File::from)
+}
+
+/// Checks that the kernel starts programs from memory.
+///
+/// # Errors
+///
+/// The reason, with the remedy.
+pub(crate) fn check_starting_from_memory() -> Result<(), String> {
+    match executable_memory() {
+        Ok(_) => Ok(()),
+        Err(Errno::ACCESS) => Err(format!(
+            "the kernel starts no program from memory, as the next daemon would be; set {NO_EXEC} to 1 (sysctl {NO_EXEC}=1)"
+        )),
+        Err(error) => Err(format!(
+            "there is no memory from which a program can be started: {error}; free some"
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
-use super::needed_files;
+use super::{initramfs, needed_files};
 use crate::exit_error::ExitError;
 use crate::handover::reviving;
-use crate::monitor::{StartSpec, TakeOver};
+use crate::monitor::{self, StartSpec, TakeOver};
 use crate::mount_options::{MountOptions, SyncPolicy};
 use crate::transport::TransportChoice;
 
@@ -70,10 +70,20 @@ impl MountRequest {
         Ok(request)
     }
 
-    /// Refuses a mount on `dir` that is to survive its daemon, and hides what starts the daemon again.
+    /// Refuses a mount on `dir` that is to survive its daemon where no daemon could be started again.
     pub(super) fn check_survival_on(&self, dir: &Path) -> Result<(), ExitError> {
         if !self.options.survive {
             return Ok(());
+        }
+        monitor::check_starting_from_memory().map_err(|reason| {
+            ExitError::mount(format_args!(
+                "mount option 'survive': {reason}, or leave the option out"
+            ))
+        })?;
+        if initramfs::is_around() {
+            return Err(ExitError::mount(
+                "mount option 'survive': this program is in an initramfs, which is deleted once the root filesystem is mounted, so that no other daemon could be started; leave the option out",
+            ));
         }
         match needed_files::one_below(dir).map_err(ExitError::system)? {
             None => Ok(()),
