@@ -99,9 +99,8 @@ impl FuseShell {
         }
         let sync = journal.sync_of(request);
         let result = pass();
-        match (&result, sync) {
-            (Ok(Reply::Done | Reply::Written(_)), Some(sync)) => journal.end_sync(sync),
-            _ => {}
+        if let (Ok(Reply::Done | Reply::Written(_)), Some(sync)) = (&result, sync) {
+            journal.end_sync(sync);
         }
         match (&result, &request.operation) {
             // Afterwards: the kernel sends it again if nobody has executed it, and an area that begins in between has no closed handle.

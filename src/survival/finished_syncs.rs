@@ -22,7 +22,7 @@ pub(crate) struct FinishedSync {
     pub(crate) data_only: bool,
 }
 
-/// What finished syncs cover of the recorded changes, as numbers of changes from the first one on.
+/// Recorded changes that finished syncs cover, as numbers of changes from the first one on.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
     /// Numbers of changes up to each that is done, by the numbers of their requests.

@@ -29,7 +29,7 @@ pub(crate) struct Survivors {
     /// Changes, in the order of their execution.
     pub(crate) changes: Vec<RecordedRequest>,
     replies: HashMap<u64, EarlierReply>,
-    /// What syncs have covered.
+    /// Changes that syncs have covered.
     coverage: Coverage,
 }
 

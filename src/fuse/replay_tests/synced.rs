@@ -145,7 +145,7 @@ fn a_power_cut_in_a_second_replay_leaves_what_the_second_daemon_has_synced() {
     });
 }
 
-/// What was changed after a sync, or of another file, is not covered by it.
+/// A sync says nothing of later changes, or of the content of other files.
 #[test]
 fn what_no_sync_covers_is_repeated() {
     for data_only in [false, true] {

@@ -1,6 +1,6 @@
 //! Syncs: each is recorded before its reply is sent.
 //!
-//! What a sync covers is what was done when it began. A change that is done while it is under way may be in the log, or not.
+//! A sync covers the changes that were done when it began. One that is done while it is under way may be in the log, or not.
 
 use sfs_fuse::{FuseOperation, FuseRequest};
 
