@@ -189,7 +189,10 @@ fn mounted_running_programs_are_not_written() {
 
 fn running_program(dir: &Path) {
     let path = dir.join("program");
-    fs::copy("/bin/sleep", &path).expect("copying");
+    // Not by this process: a test beside this one that starts a program at the same moment would have it inherit the
+    // file, open for writing, and the program could not be started.
+    let copied = Command::new("cp").arg("/bin/sleep").arg(&path).status().expect("starting cp");
+    assert!(copied.success(), "cp: {copied}");
     let content = read(&path);
     let mut running = Command::new(&path).arg("60").spawn().expect("starting the program");
     let busy = Errno::TXTBSY.raw_os_error();
