@@ -1,4 +1,4 @@
-//! Builds for later steps, made in the background while the mount tests wait for devices and clocks.
+//! Builds for later steps, made in the background while tests wait for devices and clocks.
 //!
 //! Each step still makes what it needs itself: cargo's locks have it wait for a build that is under way, and a build that
 //! fails here fails there again.
@@ -14,7 +14,7 @@ const NICE: i32 = 19;
 pub(crate) fn begin(workspace: &Workspace) {
     let tools = [pjdfstest::TOOL, fsx::TOOL].map(|tool| cargo::install(workspace, tool));
     let commands: Vec<Cmd> = crash::builds(workspace).into_iter().chain(tools).collect();
-    // The thread ends by itself, after the last build.
+    // Nobody waits for this thread: after the last build it ends by itself.
     drop(thread::spawn(move || {
         // On Linux the priority is one of this thread and of the processes that it starts.
         if rustix::process::nice(NICE).is_ok() {

@@ -31,12 +31,14 @@ pub(crate) fn tool(workspace: &Workspace, tool: Tool) -> Result<PathBuf> {
 }
 
 /// Prepares the installation of a test program, which is built quickly rather than well.
+///
+/// `--force`: two of them may run at once, and the second would fail at the end because the program is there.
 pub(crate) fn install(workspace: &Workspace, tool: Tool) -> Cmd {
     let version = ["--version", tool.version, tool.name];
     let profile = ["opt-level=1", "lto=false", "codegen-units=16"];
     let profile = profile.map(|setting| format!("profile.release.{setting}"));
     cargo(workspace)
-        .args(["install", "--quiet", "--locked"])
+        .args(["install", "--quiet", "--locked", "--force"])
         .args(version)
         .arg("--root")
         .arg(workspace.target.join("tools"))

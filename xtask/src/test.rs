@@ -82,6 +82,11 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     if let Some(Err(reason)) = &rings {
         tally.skip("io_uring", reason);
     }
+    tally.step("tests are built", || {
+        passes(cargo(workspace).args(["test", "--quiet", "--workspace", "--no-run"]))
+    });
+    workspace.share_test_build();
+    ahead::begin(workspace);
     tally.step("cargo test", || {
         let mut cmd = at_length(cargo(workspace), long);
         cmd = cmd.args(["test", "--workspace", "--no-fail-fast"]);
@@ -90,8 +95,6 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         }
         cargo::test(cmd)
     });
-    workspace.share_test_build();
-    ahead::begin(workspace);
     match machine::need("dpkg-shlibdeps", "dpkg-dev") {
         Err(missing) => tally.skip("Debian package", &missing),
         Ok(()) => tally.step("Debian package", || dist::smoke(workspace)),
