@@ -33,7 +33,11 @@ impl FuseShell {
             FuseOperation::Setattr(asked) if asked.size.is_some() => {
                 Before { size: size(), ..before }
             }
-            FuseOperation::Create(_) | FuseOperation::Mknod { .. } | FuseOperation::Tmpfile(_) => {
+            FuseOperation::Create(_)
+            | FuseOperation::Mknod { .. }
+            | FuseOperation::Mkdir { .. }
+            | FuseOperation::Symlink { .. }
+            | FuseOperation::Tmpfile(_) => {
                 let new_ino = self.volume.next_inode_number().unwrap_or(0);
                 Before { new_ino, ..before }
             }

@@ -124,17 +124,6 @@ impl FuseShell {
             return change.begun.before.new_ino < next_ino;
         }
         let directory = match &request.operation {
-            FuseOperation::Tmpfile(_) => {
-                return change.given.is_some_and(|given| given.node < next_ino);
-            }
-            FuseOperation::Create(_)
-            | FuseOperation::Mknod { .. }
-            | FuseOperation::Mkdir { .. }
-            | FuseOperation::Symlink { .. }
-                if change.given.is_some() =>
-            {
-                return change.given.is_some_and(|given| given.node < next_ino);
-            }
             FuseOperation::Rename { new_parent, .. } => *new_parent,
             _ => request.node,
         };

@@ -49,7 +49,7 @@ pub(crate) struct Before {
     pub(crate) keeps_privileges: bool,
     /// Length of the file in bytes. Later changes that are in the log may have made it longer or shorter.
     pub(crate) size: u64,
-    /// For a change that makes a file, the number that the file gets; 0 for all others.
+    /// For a change that makes a file of whatever kind, the number that the file gets; 0 for all others.
     pub(crate) new_ino: u64,
 }
 

@@ -22,7 +22,7 @@ pub struct SharedWindow {
 
 // SAFETY: the mapping belongs to no thread, and is written through `&mut` only.
 unsafe impl Send for SharedWindow {}
-// SAFETY: nothing can be done with a `&SharedWindow` but ask for its length.
+// SAFETY: nothing can be done with a `&SharedWindow` but shown.
 unsafe impl Sync for SharedWindow {}
 
 impl SharedWindow {
@@ -67,18 +67,6 @@ impl SharedWindow {
         unsafe { libc::madvise(address, mapped, libc::MADV_POPULATE_WRITE) };
         let mapping = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { mapping, mapped, offset, len })
-    }
-
-    /// Returns the length in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Returns whether the window has no bytes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Writes `bytes` at offset `at` of the window.
@@ -138,7 +126,6 @@ mod tests {
         window.write(3, b"content");
         window.publish(16, 0x0102_0304);
         window.write(19_999, b"!");
-        assert_eq!((window.len(), window.is_empty()), (20_000, false));
         let mut found = vec![0; 100_000];
         file.read_exact_at(&mut found, 0).expect("reading");
         let mut expected = vec![0; 100_000];

@@ -6,6 +6,25 @@ use super::*;
 const FREE: u64 = 8 << 20;
 const LEN: usize = 5 << 20;
 
+/// Makes these files on a volume that is nearly full. No record tells of them.
+fn nearly_full(names: &[&str]) -> (Scene, Vec<u64>) {
+    let mut scene = Scene::new();
+    scene.fill(FREE);
+    let nodes = names.iter().map(|name| scene.make(CREATE, name, 0o100_644).0).collect();
+    scene.settle();
+    (scene, nodes)
+}
+
+/// Writes `content` to a file, and syncs it. Then all changes before are in the log if `is_in_log`.
+fn write_synced(scene: &mut Scene, node: u64, content: &[u8], is_in_log: bool) {
+    scene.write(node, content);
+    scene.shell.volume.sync_file(node).expect("RAM does not fail");
+    if is_in_log {
+        scene.make(CREATE, "later", 0o100_644);
+        scene.sync();
+    }
+}
+
 fn set_size(scene: &mut Scene, node: u64, size: u64) {
     let mut body = [words([1 << 3, 0]), longs([0, size])].concat();
     body.resize(88, 0);
@@ -37,19 +56,11 @@ fn content_that_is_gone_takes_no_space() {
     ];
     for (lose, kept, size) in ways {
         for is_in_log in [false, true] {
-            let mut scene = Scene::new();
-            scene.fill(FREE);
-            let nodes = ["f", "g"].map(|name| scene.make(CREATE, name, 0o100_644).0);
-            scene.settle();
+            let (mut scene, nodes) = nearly_full(&["f", "g"]);
             let content = SeededRng::new(3).bytes(LEN);
             scene.write(nodes[0], &content);
             lose(&mut scene, nodes[0]);
-            scene.write(nodes[1], &content);
-            scene.shell.volume.sync_file(nodes[1]).expect("RAM does not fail");
-            if is_in_log {
-                scene.make(CREATE, "later", 0o100_644);
-                scene.sync();
-            }
+            write_synced(&mut scene, nodes[1], &content, is_in_log);
             let revived = scene.die();
             let read = |node| revived.volume.read(node, 0, LEN).expect("a file");
             assert!(read(nodes[1]).as_bytes() == content, "{kept} {is_in_log}");
@@ -132,10 +143,8 @@ fn an_attribute_in_the_log_is_not_there_twice() {
 #[test]
 fn reservations_stay() {
     for is_in_log in [false, true] {
-        let mut scene = Scene::new();
-        scene.fill(FREE);
-        let node = scene.make(CREATE, "file", 0o100_644).0;
-        scene.settle();
+        let (mut scene, nodes) = nearly_full(&["file"]);
+        let node = nodes[0];
         let range = longs([0, 0, LEN as u64]);
         scene.ask((FALLOCATE, node), &[&range, &words([0, 0])]).expect("there is room");
         set_size(&mut scene, node, 1 << 20);
@@ -183,20 +192,12 @@ fn reservations_stay_when_the_file_grows() {
 #[test]
 fn a_reservation_that_is_gone_takes_no_space() {
     for is_in_log in [false, true] {
-        let mut scene = Scene::new();
-        scene.fill(FREE);
-        let nodes = ["f", "g"].map(|name| scene.make(CREATE, name, 0o100_644).0);
-        scene.settle();
+        let (mut scene, nodes) = nearly_full(&["f", "g"]);
         let range = longs([0, 0, LEN as u64]);
         scene.ask((FALLOCATE, nodes[0]), &[&range, &words([0, 0])]).expect("there is room");
         punch(&mut scene, nodes[0], 0, LEN as u64);
         let content = SeededRng::new(3).bytes(LEN);
-        scene.write(nodes[1], &content);
-        scene.shell.volume.sync_file(nodes[1]).expect("RAM does not fail");
-        if is_in_log {
-            scene.make(CREATE, "later", 0o100_644);
-            scene.sync();
-        }
+        write_synced(&mut scene, nodes[1], &content, is_in_log);
         let revived = scene.die();
         let inode = revived.volume.attributes(nodes[0]).expect("a file");
         assert_eq!((inode.size, inode.blocks), (LEN as u64, 0), "{is_in_log}");
