@@ -9,16 +9,22 @@
 //! dirty than it gains blocks, and their checkpoint takes the segments. The sync that came next could then clean nothing.
 //! `writeback::budget` asserts the invariant in debug builds.
 
-use crate::format::Layout;
+use crate::format::{Layout, USAGE_PER_ITEM};
 use crate::log::Batch;
 use crate::metadata::Metadata;
 
 /// Number of segments that a short delta may open: the delta may cross into one more segment.
 pub(crate) const DELTA_SEGMENTS: usize = 1;
 
-/// Number of nodes that a checkpoint makes dirty itself, besides the nodes that scale with the
-/// number of changes: nodes of the usage table, and their parents.
-const CHECKPOINT_NODES: usize = 16;
+/// Least number of nodes that a checkpoint makes dirty itself, besides the nodes that scale with the number of changes.
+const CHECKPOINT_NODES_MIN: usize = 16;
+
+/// Number of nodes above the leaves of a usage table that all fit into one node, and of those that such a node and its parents
+/// add.
+const USAGE_PARENTS: usize = 4;
+
+/// Number of usage items that a leaf has at least.
+const USAGE_ITEMS_PER_LEAF: u32 = 2;
 
 /// Number of nodes that splits of these nodes may add.
 const CHECKPOINT_SPLITS: usize = 2;
@@ -30,34 +36,69 @@ const CLEANING_SEGMENTS: usize = 3;
 /// Number of segments that a small commit may open, plus one that gives early warning.
 pub(crate) const COMMIT_SEGMENTS: usize = 4;
 
-/// Returns the number of segments that the next checkpoint may have to open when `changed_leaves`
-/// more leaves are changed before it.
+/// Changes before a checkpoint.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ChangesAhead {
+    /// Largest number of nodes that become dirty, as [`Tree::dirtied_by`](crate::tree::Tree::dirtied_by) has it; 0 if it is not
+    /// known.
+    pub(crate) dirtied: usize,
+    /// Largest number of leaves that change.
+    pub(crate) leaves: usize,
+}
+
+impl ChangesAhead {
+    /// Changes of this many leaves.
+    pub(crate) fn of_leaves(leaves: usize) -> Self {
+        Self { dirtied: 0, leaves }
+    }
+}
+
+/// Returns the number of nodes that a checkpoint makes dirty itself, besides the nodes that scale with the number of changes: those
+/// of the whole usage table, as the blocks that were overwritten may be anywhere.
+fn checkpoint_nodes(layout: &Layout) -> usize {
+    let leaves =
+        layout.segment_count.div_ceil(USAGE_PER_ITEM).div_ceil(USAGE_ITEMS_PER_LEAF) as usize;
+    (leaves + leaves / 64 + USAGE_PARENTS).max(CHECKPOINT_NODES_MIN)
+}
+
+/// Returns the number of segments that the next checkpoint may have to open after the changes `ahead`.
 pub(crate) fn checkpoint_segments(
     layout: &Layout,
     metadata: &Metadata,
-    changed_leaves: usize,
+    ahead: ChangesAhead,
+) -> usize {
+    segments_after(layout, metadata, ahead, 0)
+}
+
+/// Returns the number of segments that a commit which makes the changes `ahead` has to keep Clean, so that a segment can always be
+/// cleaned and the checkpoint that releases it can be written.
+pub(crate) fn cleaning_segments(
+    layout: &Layout,
+    metadata: &Metadata,
+    ahead: ChangesAhead,
+) -> usize {
+    segments_after(layout, metadata, ahead, Batch::segment_data_blocks(layout)) + CLEANING_SEGMENTS
+}
+
+/// Returns the number of segments that a checkpoint may have to open after the changes `ahead`, and then `moved_blocks` moved
+/// blocks.
+fn segments_after(
+    layout: &Layout,
+    metadata: &Metadata,
+    ahead: ChangesAhead,
+    moved_blocks: usize,
 ) -> usize {
     // A change makes a leaf and its parents dirty, and the sums of a segment. No node is written twice; splits make new
     // nodes.
     let clean_nodes =
         (metadata.usage.live_nodes() as usize).saturating_sub(metadata.tree.old_count());
-    let more = changed_leaves;
-    let nodes = metadata.tree.dirty_count()
-        + (more + more / 4 + CHECKPOINT_NODES).min(clean_nodes)
-        + more / 4;
+    let own = checkpoint_nodes(layout);
+    let estimate = |leaves: usize| (leaves + leaves / 4 + own).min(clean_nodes) + leaves / 4;
+    // The estimate is more than the changes need where they share parents, and cleaning on a full volume lives on that; it is
+    // less where each change divides a leaf.
+    let more = estimate(ahead.leaves + moved_blocks).max(ahead.dirtied + estimate(moved_blocks));
+    let nodes = metadata.tree.dirty_count() + more;
     (nodes + CHECKPOINT_SPLITS).div_ceil(Batch::segment_data_blocks(layout))
-}
-
-/// Returns the number of segments that a commit which changes `changed_leaves` leaves has to keep
-/// Clean, so that a segment can always be cleaned and the checkpoint that releases it can be
-/// written.
-pub(crate) fn cleaning_segments(
-    layout: &Layout,
-    metadata: &Metadata,
-    changed_leaves: usize,
-) -> usize {
-    let moved_blocks = Batch::segment_data_blocks(layout);
-    checkpoint_segments(layout, metadata, changed_leaves + moved_blocks) + CLEANING_SEGMENTS
 }
 
 /// Returns the number of Clean segments that the cleaner aims for: as many as the last commits wanted. With fewer, all
@@ -73,7 +114,7 @@ pub(crate) fn clean_target_max_segments(layout: &Layout, metadata: &Metadata) ->
 }
 
 fn least_target_segments(layout: &Layout, metadata: &Metadata) -> usize {
-    cleaning_segments(layout, metadata, 0) + COMMIT_SEGMENTS
+    cleaning_segments(layout, metadata, ChangesAhead::default()) + COMMIT_SEGMENTS
 }
 
 /// Returns the number of segments that are Clean or Drained.
@@ -85,5 +126,9 @@ pub(crate) fn free_segments(metadata: &Metadata) -> usize {
 /// Returns the number of segments that will be Clean after a checkpoint, without the segments that
 /// the checkpoint itself takes.
 pub(crate) fn reclaimable_segments(layout: &Layout, metadata: &Metadata) -> usize {
-    free_segments(metadata).saturating_sub(checkpoint_segments(layout, metadata, 0))
+    free_segments(metadata).saturating_sub(checkpoint_segments(
+        layout,
+        metadata,
+        ChangesAhead::default(),
+    ))
 }

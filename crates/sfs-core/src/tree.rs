@@ -7,6 +7,7 @@
 
 mod descent;
 mod edit;
+mod forecast;
 mod inner;
 mod keys;
 mod leaf;
@@ -21,6 +22,7 @@ mod verified;
 mod walk;
 mod write_out;
 
+pub use forecast::{PlannedChange, PlannedValue};
 pub use keys::Keys;
 pub use map::Tree;
 pub use neighbours::Neighbourhood;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sfs_core::format::{ItemKind, Key, NodeHeader, NodePointer, Tolerance, VALUE_LEN_MAX};
-use sfs_core::tree::{Neighbourhood, NodeNotCached, Tree, VerifiedNode};
+use sfs_core::tree::{
+    Neighbourhood, NodeNotCached, PlannedChange, PlannedValue, Tree, VerifiedNode,
+};
 use sfs_device::{BLOCK_SIZE, Block};
 
 const VOLUME: u64 = 7;
@@ -261,8 +263,39 @@ impl Trial {
         self.flash.write_out(&mut self.tree, self.checkpoint)
     }
 
+    /// Returns the changes of items that a step makes.
+    fn planned(&self, step: &TreeStep) -> Vec<PlannedChange> {
+        let of = |n: u64, value| PlannedChange { key: key(n), value };
+        let put = |n: u64, len: usize| {
+            let old = self.model.get(&key(n)).map_or(0, Vec::len);
+            // Both ways to tell the same.
+            match n % 2 {
+                0 => of(n, PlannedValue::Len(len)),
+                _ => of(n, PlannedValue::Longer(len.saturating_sub(old))),
+            }
+        };
+        match *step {
+            TreeStep::Put { n, len, .. } => vec![put(n, len)],
+            // In another order than that of the keys.
+            TreeStep::PutRun { n, count, len } => {
+                (n..n + count).rev().map(|n| put(n, len)).collect()
+            }
+            TreeStep::Remove { n } => vec![of(n, PlannedValue::Gone)],
+            TreeStep::RemoveRun { n, count } => {
+                (n..n + count).map(|n| of(n, PlannedValue::Gone)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     fn step(&mut self, step: &TreeStep) {
+        let planned = self.planned(step);
+        let most = self.tree.dirty_count() + self.tree.dirtied_by(planned.clone());
         self.act(step);
+        if !planned.is_empty() {
+            let now = self.tree.dirty_count();
+            assert!(now <= most, "{step:?} has made {now} nodes dirty, instead of {most} at most");
+        }
         assert!(self.tree.is_coherent(), "a node is outside its range of keys");
     }
 
@@ -315,6 +348,32 @@ proptest! {
         steps.iter().for_each(|step| trial.step(step));
         trial.finish();
     }
+}
+
+/// A forecast that is far above what happens takes space from users.
+#[test]
+fn a_forecast_is_exact_for_items_that_keep_their_length() {
+    let mut trial = Trial::new();
+    (0..20_000).for_each(|n| trial.put(n, value(300, 0)));
+    trial.write_out();
+    for step in [1, 7, 500] {
+        let changes = (0..20_000).step_by(step).map(|n| (n, PlannedValue::Len(300)));
+        let changes: Vec<_> =
+            changes.map(|(n, value)| PlannedChange { key: key(n), value }).collect();
+        let most = trial.tree.dirtied_by(changes);
+        (0..20_000).step_by(step).for_each(|n| trial.put(n, value(300, 1)));
+        assert_eq!(trial.tree.dirty_count(), most, "every {step}th item");
+        trial.write_out();
+    }
+    // Longer values: at most one division for each leaf, as each gets one.
+    let far_apart = (0..20_000).step_by(50);
+    let changes = far_apart.clone().map(|n| (n, PlannedValue::Len(1000)));
+    let changes: Vec<_> = changes.map(|(n, value)| PlannedChange { key: key(n), value }).collect();
+    let (most, count) = (trial.tree.dirtied_by(changes), far_apart.clone().count());
+    far_apart.for_each(|n| trial.put(n, value(1000, 1)));
+    let now = trial.tree.dirty_count();
+    assert!((now..now + count / 5).contains(&most), "{most} instead of {now}, {count} items");
+    trial.finish();
 }
 
 #[test]

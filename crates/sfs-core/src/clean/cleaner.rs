@@ -26,7 +26,7 @@ use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
 use crate::log::{Batch, ChunkReader};
 use crate::metadata::{Metadata, MetadataStore};
-use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments, cleaning_segments};
+use crate::reserves::{ChangesAhead, DELTA_SEGMENTS, checkpoint_segments, cleaning_segments};
 use crate::tree::{NodeNotCached, VerifiedNode};
 use crate::writeback::Reserve;
 use crate::{Error, Result};
@@ -362,7 +362,7 @@ impl Cleaner {
             .saturating_sub(round.head_room_blocks)
             .div_ceil(Batch::segment_data_blocks(layout))
             + DELTA_SEGMENTS;
-        let leaves = round.moves.len() + live;
+        let leaves = ChangesAhead::of_leaves(round.moves.len() + live);
         let clean = metadata.usage.clean_count();
         let leaves_reserve = || {
             let later = metadata.usage.releasable_count() + round.emptied_with(victim, metadata);

@@ -195,8 +195,16 @@ impl MappingRun {
     }
 }
 
+impl MappingRun {
+    /// Number of bytes that each mapping adds to an item's value.
+    pub const MAPPING_LEN: usize = RAW_LEN;
+
+    /// Number of bytes of an item's value besides mappings and extension records.
+    pub const HEAD_LEN: usize = 4;
+}
+
 /// Maximum length in bytes of extension records: the room beside the mappings of a full run.
-const RECORDS_LEN_MAX: usize = VALUE_LEN_MAX - 4 - RUN_BLOCKS as usize * RAW_LEN;
+const RECORDS_LEN_MAX: usize = VALUE_LEN_MAX - MappingRun::HEAD_LEN - RUN_BLOCKS as usize * RAW_LEN;
 
 /// The header of an extension record.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]

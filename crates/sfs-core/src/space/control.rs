@@ -317,7 +317,8 @@ impl SpaceControl {
             let has_cleaned = self.clean_until_reclaimable(log, enough, stall.is_stalling())?;
             let can_clean = has_cleaned || self.cleaner.waits_for_checkpoint();
             if !self.release_drained_segments(log)? || clean() <= before {
-                self.checkpoint(log, CheckpointReason::Shortage)?;
+                // Without room for it, another round may gain some.
+                ignore_shortage(self.checkpoint(log, CheckpointReason::Shortage))?;
             }
             if clean() > before {
                 return Ok(true);

@@ -9,7 +9,7 @@ use crate::Result;
 use crate::clean::watermarks::Urgency;
 use crate::log::LogState;
 use crate::metadata::NODE_READS_MAX;
-use crate::reserves::{COMMIT_SEGMENTS, cleaning_segments};
+use crate::reserves::{COMMIT_SEGMENTS, ChangesAhead, cleaning_segments};
 use crate::writeback::{Selection, StepError};
 
 /// Clean segments, compared with those that changes of metadata need.
@@ -109,7 +109,8 @@ impl SpaceControl {
     pub(super) fn reserve_state(&self) -> ReserveState {
         let metadata = self.metadata.read();
         let clean = metadata.usage.clean_count();
-        let reserve = cleaning_segments(&self.superblock.layout(), &metadata, 0);
+        let reserve =
+            cleaning_segments(&self.superblock.layout(), &metadata, ChangesAhead::default());
         if metadata.tree.dirty_count() == 0 || clean >= reserve + COMMIT_SEGMENTS / 2 {
             ReserveState::Enough
         } else if clean >= reserve {

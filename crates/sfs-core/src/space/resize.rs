@@ -8,8 +8,9 @@ use super::control::{SpaceControl, StepResult};
 use crate::Result;
 use crate::format::{CheckpointRecord, Layout, USAGE_PER_ITEM, usage_key};
 use crate::log::LogState;
+use crate::metadata::Metadata;
 use crate::mutant::{Mutant, mutated};
-use crate::reserves::checkpoint_segments;
+use crate::reserves::{COMMIT_SEGMENTS, ChangesAhead, checkpoint_segments, cleaning_segments};
 use crate::writeback::{CheckpointReason, Shortage, StepError};
 
 /// Number of rounds in a row that may move nothing, each with a checkpoint, before a segment counts as one that cannot be
@@ -47,7 +48,7 @@ impl SpaceControl {
                 })
             };
             if segments == 0 {
-                return Ok(());
+                return self.reclaim_for_shrunk(log, first);
             }
             let left = segments + blocks;
             fruitless = if left < least { 0 } else { fruitless + 1 };
@@ -65,14 +66,35 @@ impl SpaceControl {
         }
     }
 
+    /// Makes segments Clean until those before `first` have what commits and cleaning need. A smaller volume without that could
+    /// neither be written nor cleaned.
+    fn reclaim_for_shrunk(&self, log: &mut LogState, first: u32) -> StepResult<()> {
+        let has_reserve = || {
+            let metadata = self.metadata.read();
+            let reserve =
+                cleaning_segments(&self.superblock.layout(), &metadata, ChangesAhead::default());
+            clean_before(&metadata, first) >= reserve + COMMIT_SEGMENTS
+        };
+        for _ in 0..FRUITLESS_ROUNDS_MAX {
+            if has_reserve() {
+                return Ok(());
+            }
+            self.reclaim(log)?;
+            self.checkpoint_with_reclaim(log, CheckpointReason::Emptying)?;
+        }
+        if has_reserve() { Ok(()) } else { Err(Shortage.into()) }
+    }
+
     /// Returns whether a checkpoint certainly fits into the Clean segments before `first`.
     fn has_room_before(&self, first: u32) -> bool {
         let metadata = self.metadata.read();
-        let clean = metadata.usage.clean().filter(|segment| *segment < first).count();
+        let clean = clean_before(&metadata, first);
         let layout = &self.superblock.layout();
         // Entries of all the segments behind may change.
         let leaves = (layout.segment_count - first).div_ceil(USAGE_PER_ITEM) as usize;
-        clean > checkpoint_segments(layout, &metadata, leaves) + CHECKPOINT_SPARE
+        clean
+            > checkpoint_segments(layout, &metadata, ChangesAhead::of_leaves(leaves))
+                + CHECKPOINT_SPARE
     }
 
     /// Writes a checkpoint that must come next. Without room for it writing ends, and the last checkpoint stays valid.
@@ -101,10 +123,12 @@ impl SpaceControl {
 
     /// Gives withheld segments back to a volume that is not shrunk.
     pub(crate) fn give_back(&self, log: &mut LogState) -> StepResult<()> {
-        match self.metadata.write().usage.give_back(log.next_sequence) {
-            segments if segments.is_empty() => Ok(()),
-            _ => self.checkpoint_or_stop(log, CheckpointReason::Emptying),
+        // The checkpoint takes the metadata.
+        let segments = self.metadata.write().usage.give_back(log.next_sequence);
+        if segments.is_empty() {
+            return Ok(());
         }
+        self.checkpoint_or_stop(log, CheckpointReason::Emptying)
     }
 
     /// Makes the number of the next checkpoint even. Its record then goes to slot 0, which has the same place in every layout, and the
@@ -153,4 +177,9 @@ impl SpaceControl {
         }
         Ok(())
     }
+}
+
+/// Returns the number of Clean segments before `first`.
+fn clean_before(metadata: &Metadata, first: u32) -> usize {
+    metadata.usage.clean().filter(|segment| *segment < first).count()
 }

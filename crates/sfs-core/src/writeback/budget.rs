@@ -5,14 +5,17 @@
 
 use sfs_device::BLOCK_SIZE;
 
-use super::commit_request::Reserve;
+use super::commit_request::{CommitRequest, Releases, Reserve};
 use super::data_layout::{LayoutBehaviour, SpaceView};
 use super::plan::FilePlan;
 use super::staged::StagedBlock;
-use crate::format::{Change, Key, Layout, Reservation, VALUE_LEN_MAX, run_key};
+use crate::format::{
+    Change, Inode, ItemKind, Key, Layout, MappingRun, Reservation, VALUE_LEN_MAX, run_key,
+};
 use crate::metadata::Metadata;
-use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments, cleaning_segments};
+use crate::reserves::{ChangesAhead, DELTA_SEGMENTS, checkpoint_segments, cleaning_segments};
 use crate::segments::SegmentBudget;
+use crate::tree::{PlannedChange, PlannedValue};
 
 /// Maximum number of segments that one delta releases, so that the delta stays small.
 pub(super) const RELEASES_MAX: usize = 128;
@@ -32,23 +35,21 @@ const FILE_CHANGES_LEN_MAX: usize = 256;
 const COVERED_CHANGES_LEN_MAX: usize =
     3 * (Change::HEADER_LEN + Key::LEN) + 2 * (size_of::<u64>() + Reservation::LEN);
 
-/// Number of segments that a batch of a user may leave less than its reserve: content that goes into the tree may split more leaves
-/// than [`checkpoint_segments`] estimates.
-const SPLIT_SEGMENTS: usize = 1;
+/// No change is known yet.
+const NONE_AHEAD: ChangesAhead = ChangesAhead { dirtied: 0, leaves: 0 };
 
-/// Returns the number of segments that a batch with `reserve` has to leave Clean when it changes
-/// `changed_leaves` leaves.
+/// Returns the number of segments that a batch with `reserve` has to leave Clean when it makes the changes `ahead`.
 fn reserved_segments(
     layout: &Layout,
     metadata: &Metadata,
     reserve: Reserve,
-    changed_leaves: usize,
+    ahead: ChangesAhead,
 ) -> usize {
     match reserve {
         Reserve::Cleaning | Reserve::CleaningOnceReleased => {
-            cleaning_segments(layout, metadata, changed_leaves)
+            cleaning_segments(layout, metadata, ahead)
         }
-        Reserve::Checkpoint => checkpoint_segments(layout, metadata, changed_leaves),
+        Reserve::Checkpoint => checkpoint_segments(layout, metadata, ahead),
     }
 }
 
@@ -58,7 +59,7 @@ pub(super) fn plannable_blocks(
     view: SpaceView<'_>,
     reserve: Reserve,
 ) -> usize {
-    let kept = reserved_segments(&view.layout, view.metadata, reserve, 0) + DELTA_SEGMENTS;
+    let kept = reserved_segments(&view.layout, view.metadata, reserve, NONE_AHEAD) + DELTA_SEGMENTS;
     let spare = view.metadata.usage.clean_count().saturating_sub(kept);
     behaviour.plannable_blocks(view, spare)
 }
@@ -69,7 +70,7 @@ pub(crate) fn spare_blocks(
     layout: &Layout,
     metadata: &Metadata,
 ) -> usize {
-    let kept = cleaning_segments(layout, metadata, 0);
+    let kept = cleaning_segments(layout, metadata, NONE_AHEAD);
     behaviour.certain_blocks(layout, metadata, metadata.usage.clean_count().saturating_sub(kept))
 }
 
@@ -81,20 +82,24 @@ pub(super) fn fits_one_batch(
     metadata: &Metadata,
     dirty_blocks: usize,
 ) -> bool {
-    let kept = cleaning_segments(layout, metadata, 0) + DELTA_SEGMENTS;
+    let kept = cleaning_segments(layout, metadata, NONE_AHEAD) + DELTA_SEGMENTS;
     let spare = metadata.usage.clean_count().saturating_sub(kept);
     dirty_blocks <= behaviour.certain_blocks(layout, metadata, spare) / 2
 }
 
 /// Returns whether a batch has left what its `reserve` promises, now that it has taken effect.
-pub(super) fn is_reserve_left(layout: &Layout, metadata: &Metadata, reserve: Reserve) -> bool {
-    let usage = &metadata.usage;
+pub(super) fn is_reserve_left(
+    layout: &Layout,
+    metadata: &Metadata,
+    request: &CommitRequest<'_>,
+) -> bool {
+    let (usage, reserve) = (&metadata.usage, request.reserve);
     let later = match reserve {
+        Reserve::Checkpoint if request.releases == Releases::Dedicated => usage.releasable_count(),
         Reserve::CleaningOnceReleased => usage.releasable_count(),
-        Reserve::Cleaning => SPLIT_SEGMENTS,
-        Reserve::Checkpoint => 0,
+        Reserve::Cleaning | Reserve::Checkpoint => 0,
     };
-    reserved_segments(layout, metadata, reserve, 0) <= usage.clean_count() + later
+    reserved_segments(layout, metadata, reserve, NONE_AHEAD) <= usage.clean_count() + later
 }
 
 /// Returns the number of segments that moving `staged` empties, and that a delta can release afterwards.
@@ -113,6 +118,41 @@ fn emptied_segments(metadata: &Metadata, staged: &[StagedBlock]) -> usize {
     of_one.filter(is_emptied).count()
 }
 
+/// Returns the changes of items by a batch.
+fn planned_changes(files: &[FilePlan<'_>], staged: &[StagedBlock]) -> Vec<PlannedChange> {
+    let mut changes = Vec::with_capacity(2 * files.len() + staged.len());
+    let mut add = |key, value| changes.push(PlannedChange { key, value });
+    for file in files {
+        add(Key::inode(file.ino), PlannedValue::Len(Inode::LEN + file.rest_len));
+        let inline = Key::new(file.ino, ItemKind::Inline, 0);
+        match &file.inline {
+            Some(content) => add(inline, PlannedValue::Len(content.len())),
+            None if file.outgrown => add(inline, PlannedValue::Gone),
+            None => {}
+        }
+        for (old, left) in file.changed_ranges() {
+            add(old.key(file.ino), PlannedValue::Gone);
+            left.iter().for_each(|range| {
+                add(range.key(file.ino), PlannedValue::Len(Reservation::LEN));
+            });
+        }
+    }
+    for run in staged.chunk_by(is_same_run) {
+        let new = run.iter().filter(|block| block.old.is_none()).count();
+        let more = match new {
+            0 => 0,
+            _ => MappingRun::HEAD_LEN + new * MappingRun::MAPPING_LEN,
+        };
+        add(run_key(run[0].ino, run[0].block), PlannedValue::Longer(more));
+    }
+    changes
+}
+
+/// Returns whether the mappings of two blocks are in the same item.
+fn is_same_run(a: &StagedBlock, b: &StagedBlock) -> bool {
+    run_key(a.ino, a.block) == run_key(b.ino, b.block)
+}
+
 /// Clean segments for a batch.
 pub(super) struct BatchSegments {
     /// Number of Clean segments with which the batch fits, if its delta is short.
@@ -121,32 +161,35 @@ pub(super) struct BatchSegments {
     pub(super) share: Option<SegmentBudget>,
 }
 
-/// Returns the share of a batch in the Clean segments, if they suffice for the batch and for
-/// `reserve` after it. The batch releases `released_segments`, which count as Clean after the
-/// batch.
+/// Returns the share of a batch for `request` in the Clean segments, if they suffice for the batch and for the reserve after it. The
+/// batch releases `released_segments`, which count as Clean after the batch.
+///
+/// A delta for a release that comes alone may take the segments of the next checkpoint if later ones give them back without it:
+/// whatever has made too many nodes dirty, removing files then helps.
 pub(super) fn share_segments(
     behaviour: &dyn LayoutBehaviour,
     view: SpaceView<'_>,
     (files, staged): (&[FilePlan<'_>], &[StagedBlock]),
-    reserve: Reserve,
+    request: &CommitRequest<'_>,
     released_segments: usize,
 ) -> BatchSegments {
+    let reserve = request.reserve;
     let SpaceView { layout, metadata, .. } = view;
     let opened = behaviour.opened_segments(view, staged);
-    // The leaves of the mapping runs become dirty, and a checkpoint must be able to write them.
-    let same_run =
-        |a: &StagedBlock, b: &StagedBlock| run_key(a.ino, a.block) == run_key(b.ino, b.block);
+    // A checkpoint must be able to write what becomes dirty.
+    let dirtied = metadata.tree.dirtied_by(planned_changes(files, staged));
     let reservations: usize = files.iter().map(FilePlan::reservation_leaves).sum();
-    let leaves = staged.chunk_by(same_run).count() + files.len() + reservations;
-    let kept = reserved_segments(&layout, metadata, reserve, leaves);
-    let for_checkpoint = checkpoint_segments(&layout, metadata, leaves);
+    let leaves = staged.chunk_by(is_same_run).count() + files.len() + reservations;
+    let ahead = ChangesAhead { dirtied, leaves };
+    let kept = reserved_segments(&layout, metadata, reserve, ahead);
+    let for_checkpoint = checkpoint_segments(&layout, metadata, ahead);
+    let drained = metadata.usage.releasable_count().saturating_sub(released_segments);
     let later = match reserve {
-        Reserve::CleaningOnceReleased => {
-            let drained = metadata.usage.releasable_count().saturating_sub(released_segments);
-            drained + emptied_segments(metadata, staged)
-        }
+        Reserve::CleaningOnceReleased => drained + emptied_segments(metadata, staged),
         Reserve::Cleaning | Reserve::Checkpoint => 0,
     };
+    let is_alone = files.is_empty() && staged.is_empty();
+    let gives_back = is_alone && request.releases == Releases::Dedicated;
     let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
     let covered: usize = files.iter().map(FilePlan::covered_count).sum();
     let appended: usize = files.iter().map(|file| file.rest_len).sum();
@@ -161,6 +204,9 @@ pub(super) fn share_segments(
         let log = DELTA_SEGMENTS + segments;
         let clean = metadata.usage.clean_count();
         let after_batch = clean + released_segments;
+        if gives_back && after_batch + drained >= 2 * log + for_checkpoint {
+            return clean.checked_sub(log).map(|_| SegmentBudget { log, data: 0 });
+        }
         let after = (after_batch + later).checked_sub(log + kept)?;
         // A checkpoint must fit before anything else is released.
         let before_release = after_batch.checked_sub(log + for_checkpoint)?;

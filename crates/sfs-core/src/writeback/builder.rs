@@ -151,7 +151,7 @@ impl BatchBuilder {
         metadata.usage.settle_sealed(log.next_sequence);
         // Released segments may be opened from the next batch on: roll-forward reads a batch before it knows its delta.
         metadata.usage.make_clean(&released);
-        debug_assert!(is_reserve_left(layout, metadata, request.reserve), "{:?}", request.reserve);
+        debug_assert!(is_reserve_left(layout, metadata, request), "{:?}", request.reserve);
         let is_reused = mutated(Mutant::DrainedReused)
             || request.move_reason == MoveReason::Defragmentation
                 && mutated(Mutant::DefragmentedReused);
@@ -190,7 +190,7 @@ impl BatchBuilder {
             }
             let segments = |plan: &Plan<'_>| {
                 let contents = (&*plan.files, &*plan.staged);
-                share_segments(&*self.behaviour, view, contents, request.reserve, released)
+                share_segments(&*self.behaviour, view, contents, request, released)
             };
             let BatchSegments { wanted: wanted_now, share } = segments(&plan);
             let wanted = *wanted.get_or_insert(wanted_now);

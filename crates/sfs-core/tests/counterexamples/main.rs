@@ -13,4 +13,5 @@ mod full;
 mod nearly_full;
 mod policies;
 mod races;
+mod reserves;
 mod space;
