@@ -28,7 +28,8 @@ impl ControlHandler {
     /// Writes a checkpoint.
     pub(super) fn checkpoint(&self) -> Result<CheckpointReport, ExitError> {
         let _is_over = self.keep_changeable()?;
-        let written = self.volume.checkpoint().map_err(|error| self.refusal(&error))?;
+        let checkpoint = || self.volume.checkpoint().map_err(|error| self.refusal(&error));
+        let written = self.recorded(checkpoint)?;
         self.waker.note();
         Ok(written.into())
     }

@@ -299,11 +299,14 @@ impl ControlHandler {
     }
 
     /// Makes everything durable by `sync`, and records that for the process that goes on after the death of this one.
-    fn recorded(&self, sync: impl FnOnce() -> Result<(), ExitError>) -> Result<(), ExitError> {
+    pub(super) fn recorded<T>(
+        &self,
+        sync: impl FnOnce() -> Result<T, ExitError>,
+    ) -> Result<T, ExitError> {
         let begun = self.journal.as_ref().map(|journal| (journal, journal.begin_sync_all()));
-        sync()?;
+        let synced = sync()?;
         begun.into_iter().for_each(|(journal, begun)| journal.end_sync(begun));
-        Ok(())
+        Ok(synced)
     }
 }
 

@@ -61,15 +61,16 @@ impl FuseShell {
         asked: &SetattrArgs,
     ) -> OperationResult {
         let may_write = |handle| self.handles.may_write(request.node, handle);
-        self.setattr_through(request, asked, asked.handle.is_some_and(may_write))
+        let through_open = asked.handle.is_some_and(may_write);
+        self.setattr_through(request, asked, (through_open, kills_privileges(asked)))
     }
 
-    /// Does the same, through a descriptor that is open for writing if `through_open` is set.
+    /// Does the same, through a descriptor that is open for writing if `through_open` is set. Clears privileges with `kills`.
     pub(super) fn setattr_through(
         &self,
         request: &FuseRequest<'_>,
         asked: &SetattrArgs,
-        through_open: bool,
+        (through_open, kills): (bool, bool),
     ) -> OperationResult {
         let (ino, caller) = (request.node, caller(request));
         let changes = AttributeChanges {
@@ -81,7 +82,7 @@ impl FuseShell {
             mtime: asked.mtime.map(|time| inode_attributes::requested_or(time, caller.now)),
             ctime: asked.ctime.map(inode_attributes::requested),
             btime: None,
-            kill_privileges: asked.kill_privileges || sets_only_ctime(asked),
+            kill_privileges: kills,
             // The kernel sends a time only if it differs from the last one.
             keep_times: self.writeback,
             through_open,
@@ -379,6 +380,11 @@ impl FuseShell {
 fn sets_only_ctime(asked: &SetattrArgs) -> bool {
     (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
         && (asked.atime, asked.mtime) == (None, None)
+}
+
+/// Returns whether a request clears suid, sgid and capabilities.
+pub(super) fn kills_privileges(asked: &SetattrArgs) -> bool {
+    asked.kill_privileges || sets_only_ctime(asked)
 }
 
 /// Returns whether a request may carry the times of cached writes, which the kernel sends before it

@@ -136,7 +136,9 @@ impl FuseShell {
         kills: bool,
     ) -> Result<(), Refusal> {
         let (request, change) = recorded;
-        let Some(range) = range_of(recorded) else { return Ok(()) };
+        let Some(range) = range_of(recorded) else {
+            return self.clear_privileges_again(request, kills);
+        };
         if self.volume.attributes(request.node).is_err() {
             return Ok(());
         }
@@ -197,6 +199,21 @@ impl FuseShell {
             return Ok(());
         }
         let changes = AttributeChanges { size, kill_privileges: kills, ..only_content(&before) };
+        self.set_attributes_again(request, &changes)
+    }
+
+    /// Clears the privileges of the file of `request` if a change of its content, which is left as it is, did so with `kills`: a
+    /// fdatasync(2) covers the content alone, so that the mode before is set once more.
+    pub(super) fn clear_privileges_again(
+        &self,
+        request: &FuseRequest<'_>,
+        kills: bool,
+    ) -> Result<(), Refusal> {
+        let Ok(before) = self.volume.attributes(request.node) else { return Ok(()) };
+        if !kills || !self.has_privileges(request.node)? {
+            return Ok(());
+        }
+        let changes = AttributeChanges { kill_privileges: true, ..only_content(&before) };
         self.set_attributes_again(request, &changes)
     }
 

@@ -15,6 +15,7 @@ use sfs_core::format::FileKind;
 use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply, SetattrArgs, WriteArgs};
 
 use super::fuse_shell::FuseShell;
+use super::name_operations::kills_privileges;
 use super::repeated_content::{Contents, Recorded, grows, is_done, size_set};
 use super::reply_result::{Refusal, ReplyResult};
 use crate::exit_error::ExitError;
@@ -146,10 +147,15 @@ impl FuseShell {
                 // A truncation to the length that the file has would give reservations back.
                 let is_there = change.is_content_synced || self.is_as_long((request, change));
                 let size = asked.size.filter(|_| !is_there);
-                self.setattr_through(request, &SetattrArgs { size, ..*asked }, true)
+                // Without its length it looks like a request to clear privileges.
+                let kills = kills_privileges(asked);
+                self.setattr_through(request, &SetattrArgs { size, ..*asked }, (true, kills))
             }
             // It has only emptied the file.
-            FuseOperation::Open { .. } if change.is_content_synced => return Ok(Reply::Done),
+            FuseOperation::Open { kill_privileges, .. } if change.is_content_synced => {
+                let cleared = self.clear_privileges_again(request, *kill_privileges);
+                cleared.map(|()| Reply::Done)
+            }
             // It was accepted, whatever the file had before.
             FuseOperation::Setxattr { name, value, clear_sgid, .. } if change.given.is_some() => {
                 self.setxattr(request, name, value, 0, *clear_sgid)
@@ -320,6 +326,8 @@ impl FuseShell {
             FuseOperation::Create(create) => (request.node, create.name),
             // Attributes of a directory are set to the same values once more.
             FuseOperation::Setattr(_) => return self.execute((request, change)),
+            // Nobody refers to the file, which is deleted: another one is made.
+            FuseOperation::Tmpfile(_) => return self.execute_with_space((request, change)),
             _ => return Ok(Reply::Done),
         };
         let found = self.volume.lookup(parent, name).map_err(|_| Errno::new(libc::EIO))?;

@@ -3,7 +3,10 @@
 
 mod flags_and_times;
 mod full;
+mod privileges;
 mod random;
+mod random_syncs;
+mod replies;
 mod scene;
 mod space;
 mod synced;
@@ -41,6 +44,7 @@ const MKDIR: u32 = 9;
 const UNLINK: u32 = 10;
 const RMDIR: u32 = 11;
 const LINK: u32 = 13;
+const OPEN: u32 = 14;
 const WRITE: u32 = 16;
 const RELEASE: u32 = 18;
 const FSYNC: u32 = 20;

@@ -89,7 +89,7 @@ pub(crate) struct Areas {
     number: u64,
     /// Mark of the current area: offset in the area at which the next record begins.
     mark: u64,
-    /// End of its first records.
+    /// End of its first records, if those that came later and count as first ones were there.
     begun: u64,
     /// `true` while the area before is there.
     has_older: bool,
@@ -244,6 +244,17 @@ impl Areas {
     /// Returns whether the current area is not full with a record of `len` bytes more.
     pub(crate) fn has_room(&self, len: usize) -> bool {
         self.mark - self.begun + (RECORD_HEAD_LEN + len) as u64 <= self.lens.full
+    }
+
+    /// Returns the end of the last record of the current area.
+    pub(crate) fn mark(&self) -> u64 {
+        self.mark
+    }
+
+    /// Counts `len` bytes of the last records as first ones, which do not fill the area.
+    pub(crate) fn add_first(&mut self, len: u64) {
+        self.begun += len;
+        self.write_word(self.number, BEGUN, self.begun);
     }
 
     /// Appends a record: all of it, or nothing. A full area takes it as well.

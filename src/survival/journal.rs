@@ -321,9 +321,13 @@ impl Journal {
             state.earlier = HashMap::new();
         }
         let records: Vec<_> = state.earlier.values().map(record::earlier).collect();
+        let before = state.areas.mark();
         for (kind, bytes) in records {
             self.append(state, kind, [&bytes, &[]]);
         }
+        // However many they are, the area has room for changes.
+        let len = state.areas.mark() - before;
+        state.areas.add_first(len);
     }
 
     /// Keeps the reply `result` to `request`, a change that an earlier process has begun, and records it.

@@ -99,7 +99,8 @@ impl<H: Handler> Server<'_, H> {
         let unique = header.unique & !RESENT;
         let Some(mut reply) = self.handler.earlier_reply(unique) else { return Ok(false) };
         set_unique(&mut reply, header.unique)?;
-        channel.send_parts([&reply, &[]])?;
+        let sent = channel.send_parts([&reply, &[]]);
+        sent.or_else(|_| channel.send(&mut rejected(header.unique)))?;
         self.handler.replied(unique);
         Ok(true)
     }

@@ -24,7 +24,12 @@ impl Requests {
         let (at, len) = (random.below(60_000), 1 + random.below(9000));
         let unique = self.unique;
         let of = |kind, parts: &[&[u8]]| message(unique, kind, parts);
-        match random.below(16) {
+        match random.below(18) {
+            16 => of((TMPFILE, node), &[&words([2, 0o100_600, 0, 0]), b"\0"]),
+            17 => {
+                let flags = (libc::O_TRUNC | libc::O_RDWR).cast_unsigned();
+                of((OPEN, node), &[&words([flags, random.below(2) as u32])])
+            }
             0 => of((MKDIR, node), &[&words([0o755, 0]), name]),
             1 => of((MKNOD, node), &[&words([0o100_644, 0, 0, 0]), name]),
             2 => of((CREATE, node), &[&words([2, 0o100_644, 0, 0]), name]),
@@ -50,7 +55,8 @@ impl Requests {
             12 => {
                 let mut body = words([1, 0]);
                 body.resize(68, 0);
-                body.extend(words([0o640 + random.below(8) as u32]));
+                let suid = 0o4000 * random.below(2) as u32;
+                body.extend(words([0o640 + random.below(8) as u32 + suid]));
                 body.resize(88, 0);
                 of((SETATTR, node), &[&body])
             }
@@ -60,8 +66,10 @@ impl Requests {
             }
             _ => {
                 let data = random.bytes(len as usize);
-                let head =
-                    [longs([0, at]), words([data.len() as u32, 1]), longs([0]), words([0, 0])];
+                // From the program, from the cache, or of a program that may not leave the suid bit.
+                let flags = [0, 1, 4][random.below(3) as usize];
+                let lens = words([data.len() as u32, flags]);
+                let head = [longs([0, at]), lens, longs([0]), words([0, 0])];
                 of((WRITE, node), &[&head.concat(), &data])
             }
         }

@@ -9,7 +9,7 @@ const LEN: usize = 256 << 10;
 /// Write buffer of a daemon that commits while it repeats changes, in bytes.
 const BUFFER: usize = 1 << 20;
 
-fn sync(scene: &mut Scene, node: u64, handle: u64, data_only: bool) {
+pub(super) fn fdatasync_or_fsync(scene: &mut Scene, node: u64, handle: u64, data_only: bool) {
     let body = [longs([handle]), words([u32::from(data_only), 0])].concat();
     scene.ask((FSYNC, node), &[&body]).expect("RAM does not fail");
 }
@@ -20,14 +20,14 @@ fn set_mode(scene: &mut Scene, node: u64, mode: u32) {
     scene.ask((SETATTR, node), &[&body]).expect("it is a file");
 }
 
-fn set_size(scene: &mut Scene, node: u64, size: u64) {
+pub(super) fn set_size(scene: &mut Scene, node: u64, size: u64) {
     let mut body = [words([1 << 3, 0]), longs([0, size])].concat();
     body.resize(88, 0);
     scene.ask((SETATTR, node), &[&body]).expect("it is a file");
 }
 
 /// Replays the records of `scene` with a small write buffer. Returns the device before it, and everything that was written.
-fn replay_in_parts(scene: Scene) -> (RamDevice, Vec<Event>) {
+pub(super) fn replay_in_parts(scene: Scene) -> (RamDevice, Vec<Event>) {
     let records = scene.journal.descriptor().expect("a descriptor");
     let base = scene.device.snapshot();
     let device = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
@@ -71,7 +71,7 @@ fn make_durable(scene: &mut Scene, (node, handle): (u64, u64), way: Way, last: &
     let dsync = libc::O_DSYNC.cast_unsigned();
     let piece = &last[..4096];
     match way {
-        Way::File | Way::Data => sync(scene, node, handle, way == Way::Data),
+        Way::File | Way::Data => fdatasync_or_fsync(scene, node, handle, way == Way::Data),
         Way::Whole => drop(scene.ask((SYNCFS, ROOT_INO), &[&longs([0])]).expect("RAM")),
         Way::Write => {
             let head = write_head(0, piece, dsync);
