@@ -18,6 +18,7 @@ mod segments;
 mod server;
 mod socket_path;
 mod trace;
+mod upgrade_answer;
 
 pub(crate) use asking::{ask, ask_within, unknown_reply};
 pub(crate) use client::{ControlClient, ControlError};
@@ -27,3 +28,4 @@ pub(crate) use messages::{
 };
 pub(crate) use server::{ControlServer, ControlSocket, is_allowed};
 pub(crate) use socket_path::{BoundSocket, adopt_for_metrics, listen_for_metrics};
+pub(crate) use upgrade_answer::answer_upgrade;

@@ -12,6 +12,7 @@ pub(crate) const UPGRADE_SECS_MAX: u64 = 600;
 pub(crate) const UPGRADE_SECS_DEFAULT: u64 = 20;
 
 pub(crate) mod giving;
+mod leaving;
 mod link;
 mod messages;
 pub(crate) mod reviving;

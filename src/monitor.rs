@@ -16,6 +16,7 @@ mod program;
 mod server;
 mod supervisor;
 mod trusted_file;
+mod upgrade;
 mod watched_process;
 
 use std::io;
@@ -40,6 +41,7 @@ use messages::{MonitorReply, MonitorRequest};
 pub(crate) use program::{
     HeldMount, NotHandedOver, StartSpec, Successor, TakeOver, check_starting_from_memory,
 };
+pub(crate) use upgrade::UpgradeOutcome;
 use watched_process::WatchedProcess;
 
 /// Longest wait for the start or the end of a program. A program on a filesystem that does not answer, or an unmount that waits, takes
@@ -192,6 +194,27 @@ impl Monitor {
             ask(MonitorRequest::Keep, Some(descriptor.as_fd()))?;
         }
         ask(MonitorRequest::Watch, None)
+    }
+
+    /// Has the monitor start the program of the last [`Monitor::start_program`], which was of version `to`, when this process ends, and
+    /// tell `client` the outcome. This process must end at once.
+    pub(crate) fn upgrade(
+        &self,
+        to: String,
+        pause_max: Duration,
+        client: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let Self::Process { mount, .. } = self else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let from = env!("CARGO_PKG_VERSION").into();
+        let pause_max_secs = pause_max.as_secs();
+        let request = MonitorRequest::Upgrade { from, to, pause_max_secs };
+        match mount.lock().ask_with(&request, Some(client), Some(PROGRAM_WAIT_MAX))?.0 {
+            MonitorReply::Done => Ok(()),
+            MonitorReply::Failed { line, .. } => Err(io::Error::other(line)),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
     }
 
     /// Keeps the monitor from starting this program again.

@@ -1,16 +1,21 @@
 //! Deaths of the daemon of a mount with `-o survive`: programs see a pause, and nothing else.
 //!
-//! `SFS_DEATHS` is the number of kills under load (default 20); `SFS_SEED` repeats the choices of a run.
+//! `SFS_DEATHS` is the number of kills under load (default 20), and `SFS_UPGRADES` that of upgrades (default 5); `SFS_SEED` repeats the choices of a run.
 
 #[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 #[path = "mount_handover/load.rs"]
 mod load;
+#[expect(dead_code, reason = "the test of handovers uses all of it")]
+#[path = "mount_handover/programs.rs"]
+mod programs;
+#[path = "mount_survive/upgrades.rs"]
+mod upgrades;
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -37,7 +42,14 @@ struct SurvivingMount<'a> {
 impl<'a> SurvivingMount<'a> {
     /// Mounts; `None` if the kernel does not send requests again.
     fn new(volume: &'a TestVolume) -> Option<Self> {
-        let output = mount(volume, &["-o", "survive"]);
+        Self::by(Path::new(env!("CARGO_BIN_EXE_sfs-mount")), volume)
+    }
+
+    /// Mounts by another copy of the program.
+    fn by(program: &Path, volume: &'a TestVolume) -> Option<Self> {
+        let mut command = Command::new(program);
+        command.args(["-o", "survive"]).arg(&volume.device).arg(&volume.dir);
+        let output = command.output().expect("the program runs");
         let said = stderr(&output);
         if said.contains("needs Linux 6.10") {
             println!("skip: {said}");
@@ -286,9 +298,4 @@ fn options_that_cannot_be_combined_say_so() {
         let said = refused_where(way, setting, &volume);
         assert!(said.contains(words) && said.lines().count() == 1, "{words}: {said}");
     }
-    let Some(mount) = SurvivingMount::new(&volume) else { return };
-    let mut upgrade = Command::new(env!("CARGO_BIN_EXE_sfs-ctl"));
-    let output = upgrade.arg("upgrade").arg(&mount.dir).output().expect("sfs-ctl runs");
-    assert!(stderr(&output).contains("mounted with -o survive"), "{}", stderr(&output));
-    mount.unmount();
 }

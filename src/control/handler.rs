@@ -26,7 +26,7 @@ use crate::file_clock;
 use crate::freeze::{FREEZE_SECS_MAX, Freezer, ThawReason};
 use crate::fuse::{Latencies, ReadFigures};
 use crate::handover::UPGRADE_SECS_MAX;
-use crate::handover::giving::{Failure, Giver};
+use crate::handover::giving::{Failure, Giver, HandedOver};
 use crate::handover::state::HandedDescriptors;
 use crate::inspect::scrubber::Scrubber;
 use crate::mount::explain;
@@ -121,14 +121,24 @@ impl HandleRequest for ControlHandler {
         self.send_trace(client, names)
     }
 
-    fn upgrade(&self, sockets: HandedDescriptors, pause_max: Duration) -> Upgrade {
+    fn upgrade(
+        &self,
+        client: &UnixStream,
+        sockets: HandedDescriptors,
+        pause_max: Duration,
+    ) -> Upgrade {
         let range = 1..=UPGRADE_SECS_MAX;
         if !range.contains(&pause_max.as_secs()) {
             let refusal = ExitError::usage(format_args!("give 1 to {UPGRADE_SECS_MAX} seconds"));
-            return Upgrade { reply: refusal.into(), then: AfterUpgrade::ServeOn };
+            return Upgrade { reply: Some(refusal.into()), then: AfterUpgrade::ServeOn };
         }
-        let (reply, then) = match self.giver.hand_over(sockets, pause_max) {
-            Ok(report) => (ControlReply::Upgraded(report), AfterUpgrade::End),
+        let (reply, then) = match self.giver.hand_over(client, sockets, pause_max) {
+            Ok(HandedOver::ByMonitor) => {
+                return Upgrade { reply: None, then: AfterUpgrade::End };
+            }
+            Ok(HandedOver::ToProgram(report)) => {
+                (ControlReply::Upgraded(report), AfterUpgrade::End)
+            }
             Err(Failure::Refused(refusal)) => (refusal.into(), AfterUpgrade::ServeOn),
             Err(Failure::Replaced(refusal)) => (refusal.into(), AfterUpgrade::End),
             Err(Failure::Lost(failure)) => {
@@ -138,7 +148,7 @@ impl HandleRequest for ControlHandler {
                 (failure.into(), AfterUpgrade::EndWithError)
             }
         };
-        Upgrade { reply, then }
+        Upgrade { reply: Some(reply), then }
     }
 }
 

@@ -51,12 +51,18 @@ pub(crate) trait HandleRequest: Send + Sync + 'static {
     fn trace(&self, client: &UnixStream, names: bool) -> io::Result<()>;
 
     /// Answers [`ControlRequest::Upgrade`]. `sockets` are those of the server, for another program.
-    fn upgrade(&self, sockets: HandedDescriptors, pause_max: Duration) -> Upgrade;
+    fn upgrade(
+        &self,
+        client: &UnixStream,
+        sockets: HandedDescriptors,
+        pause_max: Duration,
+    ) -> Upgrade;
 }
 
 /// Answer to [`ControlRequest::Upgrade`].
 pub(crate) struct Upgrade {
-    pub(crate) reply: ControlReply,
+    /// `None` if another process answers.
+    pub(crate) reply: Option<ControlReply>,
     pub(crate) then: AfterUpgrade,
 }
 
@@ -229,15 +235,18 @@ fn upgrade(client: &UnixStream, shared: &ServerState, pause_max: Duration) -> io
     for watcher in watchers.iter().flatten() {
         sockets.add(DescriptorUse::Watcher, watcher.try_clone()?);
     }
-    let Upgrade { reply, then } = shared.handler.upgrade(sockets, pause_max);
-    let sent = json_line::send(client, &reply, Instant::now() + CLIENT_WAIT_MAX);
+    let Upgrade { reply, then } = shared.handler.upgrade(client, sockets, pause_max);
+    let sent = match &reply {
+        None => Ok(()),
+        Some(reply) => json_line::send(client, reply, Instant::now() + CLIENT_WAIT_MAX),
+    };
     match then {
         AfterUpgrade::ServeOn => {}
         // Nothing is closed or removed: the other program uses it.
         AfterUpgrade::End => std::process::exit(0),
         AfterUpgrade::EndWithError => {
-            for watcher in watchers.iter().flatten() {
-                let _ = json_line::send(watcher, &reply, Instant::now() + CLIENT_WAIT_MAX);
+            for (watcher, reply) in watchers.iter().flatten().zip(reply.iter().cycle()) {
+                let _ = json_line::send(watcher, reply, Instant::now() + CLIENT_WAIT_MAX);
             }
             std::process::exit(ExitStatus::Mount as i32);
         }

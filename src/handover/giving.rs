@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,14 @@ pub(crate) struct UpgradeReport {
     pub(crate) pause_ms: u64,
 }
 
+/// How the mount goes on after a handover.
+pub(crate) enum HandedOver {
+    /// The new program serves.
+    ToProgram(UpgradeReport),
+    /// The monitor starts the new program once this process has ended, and tells the client.
+    ByMonitor,
+}
+
 /// Failure of a handover.
 pub(crate) enum Failure {
     /// This daemon serves on.
@@ -102,14 +111,15 @@ impl From<ExitError> for Failure {
 }
 
 impl Giver {
-    /// Hands the mount over to the installed program. `control` is the control socket, with those that watch it. No request is
-    /// answered for at most about `pause_max`, unless the handover succeeds. On success this process must end at once, and
-    /// do nothing more.
+    /// Hands the mount over to the installed program, for which `client` has asked. `control` is the control socket, with those that
+    /// watch it. No request is answered for at most about `pause_max`, unless the handover succeeds. On success this process must
+    /// end at once, and do nothing more.
     pub(crate) fn hand_over(
         &self,
+        client: &UnixStream,
         control: HandedDescriptors,
         pause_max: Duration,
-    ) -> Result<UpgradeReport, Failure> {
+    ) -> Result<HandedOver, Failure> {
         let is_over = self.is_over.lock();
         if *is_over {
             return Err(self.refused("is being unmounted").into());
@@ -118,7 +128,10 @@ impl Giver {
         let pauser = self.check()?;
         let link = self.start(Successor::Installed).inspect_err(|_| self.stop());
         let (link, version) = link?;
-        let outcome = self.hand_over_by(pauser, (link, version), control, pause_max);
+        let outcome = match self.survives {
+            true => self.leave_to_monitor((link, version), pause_max, client),
+            false => self.hand_over_by(pauser, (link, version), control, pause_max),
+        };
         match &outcome {
             Err(Failure::Refused(refusal)) => {
                 tracing::warn!("{}: not upgraded: {refusal}", self.name);
@@ -150,8 +163,6 @@ impl Giver {
              --transport dev for upgrades, or unmount it and mount it again"
         } else if self.volume.superblock().features.has_cache() {
             "has a cache on an SSD, which another program cannot take over; unmount it and mount it again"
-        } else if self.survives {
-            "is mounted with -o survive, and its monitor holds it for this program; unmount it and mount it again"
         } else if self.freezer.is_frozen() {
             "is frozen; thaw it first"
         } else if self.scrubber.is_running() {
@@ -183,7 +194,7 @@ impl Giver {
         self.volume.has_failed() || self.volume.has_lost_data()
     }
 
-    fn refused(&self, reason: impl std::fmt::Display) -> ExitError {
+    pub(super) fn refused(&self, reason: impl std::fmt::Display) -> ExitError {
         ExitError::mount(format_args!("{}: {reason}", self.name))
     }
 
@@ -228,7 +239,7 @@ impl Giver {
         (link, version): (Link, String),
         control: HandedDescriptors,
         pause_max: Duration,
-    ) -> Result<UpgradeReport, Failure> {
+    ) -> Result<HandedOver, Failure> {
         let writes = !self.volume.is_read_only();
         if writes {
             // Most is written while requests are still served.
@@ -276,7 +287,8 @@ impl Giver {
             )));
         }
         let pause_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(UpgradeReport { from: env!("CARGO_PKG_VERSION").into(), to: version, pause_ms })
+        let from = env!("CARGO_PKG_VERSION").into();
+        Ok(HandedOver::ToProgram(UpgradeReport { from, to: version, pause_ms }))
     }
 
     /// Writes a checkpoint that calls the volume unmounted, unless nothing may be written.
@@ -289,7 +301,7 @@ impl Giver {
     }
 
     /// Refuses a handover in favour of an unmount that waits.
-    fn check_end(&self) -> Result<(), ExitError> {
+    pub(super) fn check_end(&self) -> Result<(), ExitError> {
         match self.turn.is_end_wanted() {
             true => Err(self.refused("is being unmounted")),
             false => Ok(()),

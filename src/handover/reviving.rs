@@ -14,11 +14,14 @@ use crate::survival;
 /// Longest wait for the new program: the recovery of a large volume takes a while.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
+/// Longest wait for what the new program writes before it serves.
+const WRITING_MAX: Duration = Duration::from_secs(120);
+
 /// Hands `held` over to the program at the other end of `link`. Returns once it serves.
 pub(crate) fn hand_over(link: OwnedFd, held: HeldMount) -> Result<(), NotHandedOver> {
     let link = Link::new(link);
-    let end = Instant::now() + WAIT_MAX;
-    let HeldMount { state, mut descriptors, monitor } = held;
+    let mut end = Instant::now() + held.opening_max.unwrap_or(WAIT_MAX);
+    let HeldMount { state, mut descriptors, monitor, .. } = held;
     let Ok(ToNew::State(mut state)) = serde_json::from_slice(&state) else {
         return Err(ExitError::system("the daemon that has died has given no state").into());
     };
@@ -40,6 +43,8 @@ pub(crate) fn hand_over(link: OwnedFd, held: HeldMount) -> Result<(), NotHandedO
     drop(descriptors);
     for answer in [ToNew::Commit, ToNew::Go] {
         receive(&link, end)?;
+        // Now it has the volume, and may write what only the records have.
+        end = end.max(Instant::now() + WRITING_MAX);
         link.send(&answer, &[], end).map_err(ExitError::system)?;
     }
     Ok(())

@@ -15,6 +15,7 @@ use sfs_system::mountinfo::{DeviceNumber, MountTable};
 use zerocopy::IntoBytes;
 
 use super::program::{HandOver, StartSpec, Starter, Successor};
+use super::upgrade::AnswerUpgrade;
 use crate::exit_error::ExitError;
 use crate::mount;
 
@@ -66,14 +67,31 @@ impl PrivilegedActs {
         self.starter.hand_over()
     }
 
-    /// Ends that program, and waits for its end.
-    pub(super) fn stop_program(&self) {
-        self.starter.end();
+    /// Makes the program of the last trial that of the mount, after the death of the present one. `false` if there was none.
+    pub(super) fn use_tried_program(&self) -> bool {
+        self.starter.use_tried()
     }
 
-    /// Ends that program, and returns whether it was killed, by whomever; `false` if there is none.
-    pub(super) fn end_program(&self) -> bool {
-        let status = self.starter.end();
+    /// Goes back to the program before. `false` if there is none.
+    pub(super) fn go_back(&self) -> bool {
+        self.starter.go_back()
+    }
+
+    /// Returns how a client learns the outcome of an upgrade.
+    pub(super) fn answer_upgrade(&self) -> AnswerUpgrade {
+        self.starter.answer_upgrade()
+    }
+
+    /// Ends that program, and waits for its end.
+    pub(super) fn stop_program(&self) {
+        self.starter.end_started();
+    }
+
+    /// Ends the program that was started after a death, and one that was to take over from it. Returns whether the former was killed,
+    /// by whomever; `false` if there is none.
+    pub(super) fn end_programs(&self) -> bool {
+        self.starter.end_started();
+        let status = self.starter.end_serving();
         status.and_then(|status| status.signal()) == Some(libc::SIGKILL)
     }
 

@@ -45,6 +45,9 @@ pub(super) enum MonitorRequest {
     Watch,
     /// The program ends now, and is not to be started again.
     Release,
+    /// The program ends now, and the one of the last `StartProgram` is to be started in its place. Comes with the socket of the client
+    /// that waits.
+    Upgrade { from: String, to: String, pause_max_secs: u64 },
     /// Asks for the capabilities of a process.
     Capabilities { pid: u32 },
     /// Asks for the argument of a shutdown.

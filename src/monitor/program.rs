@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
@@ -20,6 +21,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sfs_system::mountinfo::DeviceNumber;
 
 use super::trusted_file;
+use super::upgrade::AnswerUpgrade;
 use crate::exit_error::ExitError;
 
 /// Name of the program in the list of processes.
@@ -98,6 +100,8 @@ pub(crate) struct HeldMount {
     pub(crate) descriptors: Vec<OwnedFd>,
     /// Sockets to the monitor: for the mount, and for questions about processes.
     pub(crate) monitor: [OwnedFd; 2],
+    /// Longest wait until the program has opened the volume, if it is not that of a death.
+    pub(crate) opening_max: Option<Duration>,
 }
 
 /// Function that hands a mount over to the program at the other end of a socket.
@@ -126,42 +130,63 @@ pub(crate) struct StartSpec {
     pub(crate) arguments: Vec<OsString>,
     /// Hands the mount over after the death of a program.
     pub(crate) hand_over: HandOver,
+    /// Tells a client the outcome of an upgrade that ended a program.
+    pub(crate) answer: AnswerUpgrade,
 }
 
 impl Default for StartSpec {
     /// Returns a specification that starts no program.
     fn default() -> Self {
         let hand_over: HandOver = |_, _| Err(ExitError::system("no program can be started").into());
-        Self { program: PathBuf::new(), arguments: Vec::new(), hand_over }
+        let answer: AnswerUpgrade = |_, _| {};
+        Self { program: PathBuf::new(), arguments: Vec::new(), hand_over, answer }
     }
 }
 
-/// Starter of one program at a time.
+/// Starter of programs: one that serves, and one at a time that is about to.
 #[derive(Debug, Default)]
 pub(crate) struct Starter {
     spec: StartSpec,
+    /// Program that is to take over from one that lives.
     started: Mutex<Option<Child>>,
+    /// Program that was started after the death of another.
+    serving: Mutex<Option<Child>>,
+    images: Mutex<Images>,
+}
+
+/// Programs in memory besides that of this process.
+#[derive(Debug, Default)]
+struct Images {
+    /// The program that was started last of those that are installed.
+    tried: Option<File>,
+    /// The program of the mount, if an upgrade has changed it.
+    present: Option<File>,
+    /// The program before the last upgrade, until another one takes its place: `Some(None)` is that of this process.
+    before: Option<Option<File>>,
 }
 
 impl Starter {
     pub(super) fn new(spec: StartSpec) -> Self {
-        Self { spec, started: Mutex::default() }
+        Self { spec, ..Self::default() }
     }
 
     /// Starts the program for the mount `number`. Returns the socket to it.
     pub(super) fn start(&self, which: Successor, number: DeviceNumber) -> io::Result<OwnedFd> {
-        let mut started = self.started.lock();
+        let after_death = which == Successor::OwnAfterDeath;
+        let mut started = if after_death { self.serving.lock() } else { self.started.lock() };
         end(&mut started);
-        let program = match which {
-            Successor::Installed => trusted_file::open(&self.spec.program)?,
-            Successor::Own | Successor::OwnAfterDeath => File::open("/proc/self/exe")?,
+        let image = match which {
+            Successor::Installed => {
+                let image = image(trusted_file::open(&self.spec.program)?)?;
+                self.images.lock().tried = Some(image.try_clone()?);
+                image
+            }
+            Successor::Own | Successor::OwnAfterDeath => image(self.own_program()?)?,
         };
-        let image = image(program)?;
         let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC);
         let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None)?;
         let mut command = Command::new(format!("/proc/self/fd/{}", image.as_raw_fd()));
         command.arg0(NAME).args(&self.spec.arguments);
-        let after_death = which == Successor::OwnAfterDeath;
         let program = self.spec.program.clone();
         let take_over = TakeOver { number, program, after_death };
         command.arg(OPTION).arg(take_over.to_argument());
@@ -173,14 +198,49 @@ impl Starter {
         Ok(ours)
     }
 
+    /// Opens the program of the mount from its begin.
+    fn own_program(&self) -> io::Result<File> {
+        match &self.images.lock().present {
+            // Each opening has a position of its own.
+            Some(image) => File::open(format!("/proc/self/fd/{}", image.as_raw_fd())),
+            None => File::open("/proc/self/exe"),
+        }
+    }
+
+    /// Makes the installed program that was started last that of the mount. `false` if there was none.
+    pub(super) fn use_tried(&self) -> bool {
+        let mut images = self.images.lock();
+        let Some(tried) = images.tried.take() else { return false };
+        let before = images.present.replace(tried);
+        images.before = Some(before);
+        true
+    }
+
+    /// Goes back to the program before the last upgrade. `false` if there is none, or this was done before.
+    pub(super) fn go_back(&self) -> bool {
+        let mut images = self.images.lock();
+        let Some(before) = images.before.take() else { return false };
+        images.present = before;
+        true
+    }
+
+    pub(super) fn answer_upgrade(&self) -> AnswerUpgrade {
+        self.spec.answer
+    }
+
     pub(super) fn hand_over(&self) -> HandOver {
         self.spec.hand_over
     }
 
-    /// Ends the program, and waits for its end: from then on it writes nothing. Returns how it has ended: as it has by itself, if it
-    /// had already.
-    pub(super) fn end(&self) -> Option<ExitStatus> {
-        end(&mut self.started.lock())
+    /// Ends the program that is to take over, and waits for its end: from then on it writes nothing.
+    pub(super) fn end_started(&self) {
+        end(&mut self.started.lock());
+    }
+
+    /// Ends the program that was started after a death, in the same way. Returns how it has ended: as it has by itself, if it had
+    /// already.
+    pub(super) fn end_serving(&self) -> Option<ExitStatus> {
+        end(&mut self.serving.lock())
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use nix::mount::MntFlags;
 use nix::sys::signal::{SigSet, Signal};
@@ -116,6 +117,10 @@ fn serve_mount(socket: &OwnedFd, acts: &Arc<PrivilegedActs>, supervisor: &mut Su
             MonitorRequest::Release => {
                 supervisor.release();
                 Ok(())
+            }
+            MonitorRequest::Upgrade { from, to, pause_max_secs } => {
+                let pause_max = Duration::from_secs(pause_max_secs);
+                supervisor.plan_upgrade(acts, ((from, to), pause_max), descriptor)
             }
             MonitorRequest::Capabilities { .. } | MonitorRequest::ShutdownFlag { .. } => return,
         };

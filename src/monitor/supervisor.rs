@@ -6,15 +6,18 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::mount::MntFlags;
+use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::acts::PrivilegedActs;
 use super::deaths::{Deaths, SERVED_MIN};
 use super::program::{HeldMount, NotHandedOver, Successor};
+use super::upgrade::PlannedUpgrade;
 use super::watched_process::WatchedProcess;
 use crate::exit_error::ExitError;
 use crate::logging;
@@ -30,6 +33,8 @@ pub(super) struct Supervisor {
     /// Thread that hands the mount over to the program that was started last.
     giving: Option<JoinHandle<Result<Instant, NotHandedOver>>>,
     deaths: Deaths,
+    /// Upgrade whose outcome the client does not know yet.
+    upgrade: Arc<Mutex<Option<PlannedUpgrade>>>,
 }
 
 impl Supervisor {
@@ -71,6 +76,27 @@ impl Supervisor {
         self.is_watching
     }
 
+    /// Starts the program that was tried in place of the present one, which ends now. `client` waits for the outcome.
+    ///
+    /// # Errors
+    ///
+    /// No mount is held here, no program was tried, or the socket has not arrived.
+    pub(super) fn plan_upgrade(
+        &mut self,
+        acts: &PrivilegedActs,
+        (versions, pause_max): ((String, String), Duration),
+        client: Option<OwnedFd>,
+    ) -> Result<(), ExitError> {
+        let client = client.filter(|_| self.is_watching);
+        let client =
+            client.ok_or_else(|| ExitError::system("the monitor cannot upgrade the daemon"))?;
+        if !acts.use_tried_program() {
+            return Err(ExitError::system("no program was tried"));
+        }
+        *self.upgrade.lock() = Some(PlannedUpgrade::new(versions, pause_max, client));
+        Ok(())
+    }
+
     /// Lets everything go.
     pub(super) fn release(&mut self) {
         *self = Self::default();
@@ -78,7 +104,10 @@ impl Supervisor {
 
     /// Starts the program again after it has died. Returns the sockets to it: for the mount, and for questions. `None` once a program
     /// has closed the volume, and after too many deaths. A mount that is gone is no reason: its changes may be in the records alone.
-    pub(super) fn next_program(&mut self, acts: &PrivilegedActs) -> Option<(OwnedFd, OwnedFd)> {
+    pub(super) fn next_program(
+        &mut self,
+        acts: &Arc<PrivilegedActs>,
+    ) -> Option<(OwnedFd, OwnedFd)> {
         if !self.is_watching {
             return None;
         }
@@ -89,27 +118,41 @@ impl Supervisor {
             return None;
         }
         // The end of the first program is known to its parent alone. One that has closed its socket and lives would still be waited for.
-        let mut is_killed = acts.end_program();
-        let (mut served, is_final) = self.served();
+        let mut is_killed = acts.end_programs();
+        let (mut served, mut failure) = self.served();
         while self.is_watching {
-            self.deaths.note(Instant::now(), served, is_killed);
+            let is_final = failure.as_ref().is_some_and(|failure| failure.is_final);
+            let of_upgrade = !is_final && self.note_end_of_upgrade(acts, failure.take());
+            if !of_upgrade {
+                self.deaths.note(Instant::now(), served, is_killed);
+            }
             let reason = if is_final { Some("it cannot go on") } else { self.deaths.too_many() };
-            if let Some(reason) = reason {
+            if reason.is_some() && !is_final && acts.go_back() {
+                tracing::error!(
+                    "the daemon dies again and again; going back to the program before"
+                );
+                self.deaths = Deaths::default();
+            } else if let Some(reason) = reason {
                 tracing::error!(
                     "a daemon is not started again, as {reason}; its mount is taken away"
                 );
                 let _ = acts.detach(MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
                 break;
             }
-            if served.is_none() {
-                thread::sleep(self.deaths.pause());
+            if !of_upgrade {
+                if served.is_none() {
+                    thread::sleep(self.deaths.pause());
+                }
+                tracing::warn!("the daemon of a mount has died; it is started again");
             }
-            tracing::warn!("the daemon of a mount has died; it is started again");
             match self.start_again(acts) {
                 Ok(sockets) => return Some(sockets),
-                Err(error) => tracing::error!("the daemon was not started again: {error}"),
+                Err(error) => {
+                    tracing::error!("the daemon was not started again: {error}");
+                    failure = Some(error.into());
+                }
             }
-            (served, is_killed) = (None, acts.end_program());
+            (served, is_killed) = (None, acts.end_programs());
         }
         // An unmount that waits for an answer ends only when nobody has the channels any more.
         self.release();
@@ -122,21 +165,38 @@ impl Supervisor {
         self.first.take().is_none_or(|first| first.end())
     }
 
-    /// Returns the time for which the last program has served, which has ended, and whether no other one could; `None` if it never
-    /// did. The first one counts as one that has.
-    fn served(&mut self) -> (Option<Duration>, bool) {
-        let Some(giving) = self.giving.take() else { return (Some(SERVED_MIN), false) };
+    /// Notes the end of a program if it is part of an upgrade: returns `false` if there is none. If it is that of the new program, the
+    /// one before is used again.
+    fn note_end_of_upgrade(&self, acts: &PrivilegedActs, failure: Option<NotHandedOver>) -> bool {
+        let mut upgrade = self.upgrade.lock();
+        let Some(upgrade) = upgrade.as_mut() else { return false };
+        if !upgrade.note_end(failure.map(|failure| failure.failure)) {
+            tracing::info!("the daemon of a mount is replaced by that of sfs {}", upgrade.to());
+            return true;
+        }
+        // Afterwards it is the program before that dies.
+        let goes_back = acts.go_back();
+        if goes_back {
+            tracing::error!("the program of an upgrade has failed; going back to the one before");
+        }
+        goes_back
+    }
+
+    /// Returns the time for which the last program has served, which has ended, or why it never did. The first one counts as one that
+    /// has.
+    fn served(&mut self) -> (Option<Duration>, Option<NotHandedOver>) {
+        let Some(giving) = self.giving.take() else { return (Some(SERVED_MIN), None) };
         match giving.join() {
-            Ok(Ok(since)) => (Some(since.elapsed()), false),
-            Ok(Err(NotHandedOver { failure, is_final })) => {
-                tracing::error!("the daemon was not started again: {failure}");
-                (None, is_final)
+            Ok(Ok(since)) => (Some(since.elapsed()), None),
+            Ok(Err(failure)) => {
+                tracing::error!("the daemon was not started again: {}", failure.failure);
+                (None, Some(failure))
             }
-            Err(_) => (None, false),
+            Err(_) => (None, None),
         }
     }
 
-    fn start_again(&mut self, acts: &PrivilegedActs) -> Result<(OwnedFd, OwnedFd), ExitError> {
+    fn start_again(&mut self, acts: &Arc<PrivilegedActs>) -> Result<(OwnedFd, OwnedFd), ExitError> {
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let sockets = || socketpair(kind.0, kind.1, kind.2, None).map_err(ExitError::system);
         let (mount, questions) = (sockets()?, sockets()?);
@@ -146,9 +206,21 @@ impl Supervisor {
             self.descriptors.iter().map(|of| of.as_fd().try_clone_to_owned()).collect();
         let descriptors = descriptors.map_err(ExitError::system)?;
         let monitor = [mount.1, questions.1];
-        let held = HeldMount { state: self.state.clone(), descriptors, monitor };
-        let hand_over = acts.hand_over();
-        let hand_over = move || hand_over(link, held).map(|()| Instant::now());
+        let opening_max = self.upgrade.lock().as_ref().and_then(PlannedUpgrade::opening_max);
+        let held = HeldMount { state: self.state.clone(), descriptors, monitor, opening_max };
+        let (upgrade, acts) = (self.upgrade.clone(), acts.clone());
+        let hand_over = move || {
+            let handed = acts.hand_over()(link, held);
+            if handed.is_err() && opening_max.is_some() {
+                // It may live, and answer nothing.
+                acts.end_programs();
+            }
+            handed?;
+            // Only now is the outcome known.
+            let upgrade = upgrade.lock().take();
+            upgrade.into_iter().for_each(|upgrade| upgrade.answer(acts.answer_upgrade()));
+            Ok(Instant::now())
+        };
         let giving = thread::Builder::new().spawn(hand_over);
         self.giving = Some(giving.map_err(ExitError::system)?);
         Ok((mount.0, questions.0))

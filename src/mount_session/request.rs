@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::geteuid;
 
 use super::{initramfs, needed_files};
+use crate::control::answer_upgrade;
 use crate::exit_error::ExitError;
 use crate::handover::reviving;
 use crate::monitor::{self, StartSpec, TakeOver};
@@ -104,6 +105,6 @@ impl MountRequest {
         arguments.extend(["--transport".into(), "dev".into()]);
         arguments.extend(self.verbose.then(|| "--verbose".into()));
         arguments.extend(self.sloppy.then(|| "--sloppy".into()));
-        StartSpec { program, arguments, hand_over: reviving::hand_over }
+        StartSpec { program, arguments, hand_over: reviving::hand_over, answer: answer_upgrade }
     }
 }
