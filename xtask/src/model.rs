@@ -1,4 +1,4 @@
-//! A flash model of `sfs-lab ssd` as a block device.
+//! A model of `sfs-lab ssd` or `sfs-lab hdd` as a block device.
 
 use std::{
     fs,
@@ -44,16 +44,34 @@ pub(crate) struct ModelCounters {
     pub(crate) erases: u64,
 }
 
+/// Kind of a model.
+#[derive(Clone, Copy)]
+pub(crate) enum ModelKind {
+    Flash {
+        /// Size of the erase blocks, if it is not the profile's.
+        erase_block: Option<&'static str>,
+        /// Whether every page was written before.
+        filled: bool,
+    },
+    HardDrive,
+}
+
+impl ModelKind {
+    /// Returns the command of `sfs-lab` that exports such a model, and its options.
+    fn arguments(self) -> Vec<&'static str> {
+        let Self::Flash { erase_block, filled } = self else { return vec!["hdd"] };
+        let erase_block = erase_block.into_iter().flat_map(|size| ["--erase-block", size]);
+        ["ssd"].into_iter().chain(filled.then_some("--filled")).chain(erase_block).collect()
+    }
+}
+
 /// Properties of a model to start.
 pub(crate) struct ModelRequest {
-    /// Name of the profile, as `sfs-lab ssd` takes it.
+    pub(crate) kind: ModelKind,
+    /// Name of the profile, as the command for the kind takes it.
     pub(crate) profile: &'static str,
-    /// Size of the erase blocks, if it is not the profile's.
-    pub(crate) erase_block: Option<&'static str>,
-    /// Size of the device, in bytes.
+    /// Size of the device, in bytes; a hard drive is rounded up to whole cylinders.
     pub(crate) len: u64,
-    /// Whether every page was written before.
-    pub(crate) filled: bool,
 }
 
 impl Model {
@@ -67,17 +85,15 @@ impl Model {
         machine::need_fuse()?;
         machine::need_loop()?;
         let dir = scratch.directory(name)?;
-        let cmd = programs.cmd("sfs-lab").args(["ssd", "--profile", request.profile]);
-        let cmd = cmd.args(["--size", &request.len.to_string()]);
-        let cmd = cmd.args(request.filled.then_some("--filled"));
-        let erase_block = request.erase_block.iter().flat_map(|size| ["--erase-block", size]);
-        let cmd = cmd.args(erase_block).arg(&dir);
+        let cmd = programs.cmd("sfs-lab").args(request.kind.arguments());
+        let cmd = cmd.args(["--profile", request.profile, "--size", &request.len.to_string()]);
+        let cmd = cmd.arg(&dir);
         let (mut child, guard) = cleanup::spawn_guarded(cmd, Undo::End)?;
         let guard = Some(guard);
         let mut output = BufReader::new(child.stdout.take().context("the output of the disk")?);
         let mut line = String::new();
         output.read_line(&mut line)?;
-        ensure!(!line.is_empty(), "sfs-lab ssd did not start");
+        ensure!(!line.is_empty(), "the model did not start");
         let device = TestDevice::of_others(Path::new(line.trim()));
         Ok(Self { device, control: dir.join("control"), child, guard, _output: output })
     }

@@ -5,12 +5,13 @@
 //! `SpaceControl::reclaim` is the only loop that makes segments Clean. [`Admission`] admits a
 //! writer only if its blocks can be written later, so that ENOSPC is returned before anything has
 //! changed. Deleting is never refused. The thresholds of checkpoints are in `checkpoint_due`, those
-//! of writers in `throttle`.
+//! of writers in `throttle`, and the pace of cleaning in `cleaning_pace`.
 
 mod admission;
 mod asked_work;
 mod background_steps;
 mod checkpoint_due;
+mod cleaning_pace;
 mod control;
 mod defragment;
 mod idle_defragmentation;

@@ -44,7 +44,7 @@ pub(crate) struct AgedOptions {
     /// Filesystems: sfs, sfs-async and sfs-sync (with `-o async_read=on` and `off`), ext4, btrfs, xfs.
     #[arg(long, value_delimiter = ',', default_values = DEFAULT)]
     filesystems: Vec<String>,
-    /// Devices: RAM, and models of flash that age in virtual time and are read in real time.
+    /// Devices: RAM, and models of flash and of a hard drive that age in virtual time and are read in real time.
     #[arg(long, value_delimiter = ',', default_value = "ram")]
     devices: Vec<Medium>,
     /// Size of the device, in MiB.

@@ -1,4 +1,4 @@
-//! The devices below the filesystems: RAM, and models of flash.
+//! The devices below the filesystems: RAM, and models of flash and of a hard drive.
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use crate::{
     device::TestDevice,
     filesystem::{Blocks, Cache},
-    model::{Model, ModelRequest},
+    model::{Model, ModelKind, ModelRequest},
     scratch::Scratch,
     workspace::Programs,
 };
@@ -22,6 +22,8 @@ pub(crate) enum Medium {
     Sd,
     /// The model of an eMMC.
     Emmc,
+    /// The model of a hard drive.
+    Hdd,
 }
 
 impl Medium {
@@ -32,13 +34,14 @@ impl Medium {
             Self::SsdM => "SSD-M",
             Self::Sd => "SD card",
             Self::Emmc => "eMMC",
+            Self::Hdd => "hard drive",
         }
     }
 
-    /// Returns the segment size of SFS that matches the erase blocks.
+    /// Returns the segment size of SFS that matches the erase blocks, if there are some.
     pub(super) fn segment_size(self) -> &'static str {
         match self {
-            Self::Ram | Self::SsdM | Self::Sd => "4MiB",
+            Self::Ram | Self::SsdM | Self::Sd | Self::Hdd => "4MiB",
             Self::Emmc => "8MiB",
         }
     }
@@ -61,19 +64,23 @@ impl Medium {
         self != Self::Ram
     }
 
-    /// Returns the treatment of blocks by a new filesystem. Below a loop device in RAM a
+    fn is_flash(self) -> bool {
+        self.is_model() && self != Self::Hdd
+    }
+
+    /// Returns the treatment of blocks by a new filesystem. A hard drive knows no discards. Below a loop device in RAM a
     /// discard frees memory that the next write has to allocate again, a cost that flash does not
     /// have.
     pub(super) fn blocks(self) -> Blocks {
-        if self.is_model() { Blocks::Discard } else { Blocks::Keep }
+        if self.is_flash() { Blocks::Discard } else { Blocks::Keep }
     }
 
-    /// Returns the cache mode of mounts: on a model, with the filesystem's own default of discards.
+    /// Returns the cache mode of mounts: on a model of flash, with the filesystem's own default of discards.
     pub(super) fn cache(self) -> Cache {
-        if self.is_model() { Cache::Writeback } else { Cache::WritebackKeep }
+        if self.is_flash() { Cache::Writeback } else { Cache::WritebackKeep }
     }
 
-    /// Makes a device of `len` bytes. A model is run by `lab`, and begins in virtual time, with all blocks written once.
+    /// Makes a device of `len` bytes. A model is run by `lab`, and begins in virtual time, flash with all blocks written once.
     pub(super) fn make(
         self,
         lab: Option<&Programs>,
@@ -81,16 +88,18 @@ impl Medium {
         len: u64,
         scratch: &Scratch,
     ) -> Result<MediumDevice> {
-        let (profile, erase_block) = match self {
+        let flash = |erase_block| ModelKind::Flash { erase_block, filled: true };
+        let (profile, kind) = match self {
             Self::Ram => {
                 let image = scratch.dir.join(format!("{name}.img"));
                 return TestDevice::allocated(&image, len).map(MediumDevice::Ram);
             }
-            Self::SsdM => ("ssd-m", Some("4M")),
-            Self::Sd => ("sd", None),
-            Self::Emmc => ("emmc", None),
+            Self::SsdM => ("ssd-m", flash(Some("4M"))),
+            Self::Sd => ("sd", flash(None)),
+            Self::Emmc => ("emmc", flash(None)),
+            Self::Hdd => ("deskstar", ModelKind::HardDrive),
         };
-        let request = ModelRequest { profile, erase_block, len, filled: true };
+        let request = ModelRequest { kind, profile, len };
         let name = format!("{name}-model");
         let lab = lab.context("sfs-lab was not built")?;
         Model::start(lab, &request, &name, scratch).map(MediumDevice::Model)

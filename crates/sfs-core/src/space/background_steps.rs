@@ -89,9 +89,9 @@ impl SpaceControl {
         self.discards.trim_run(&mut self.log.lock(), trim)
     }
 
-    /// Does one step of background cleaning, if segments are short and the cleaner does not have to
+    /// Does one step of background cleaning at time `now` in seconds since 1970, if segments are short and the cleaner does not have to
     /// yield to users. Returns the time to continue; `None` if there is nothing to clean.
-    pub(crate) fn clean_step(&self) -> Result<Option<Work>> {
+    pub(crate) fn clean_step(&self, now: i64) -> Result<Option<Work>> {
         let layout = &self.superblock.layout();
         let (urgency, garbage_before) = {
             let metadata = self.metadata.read();
@@ -102,8 +102,7 @@ impl SpaceControl {
             drop(round);
             return self.level_wear();
         }
-        let may_yield = self.limits.yield_cleaning && urgency < Urgency::Steady;
-        if may_yield && self.pace.is_busy() {
+        if self.may_yield(urgency, now) && self.pace.is_busy() {
             return Ok(Some(Work::Idle(YIELD)));
         }
         if urgency == Urgency::None {
@@ -130,6 +129,18 @@ impl SpaceControl {
             self.cleaner.note_futile(garbage(layout, &metadata), urgency);
         }
         Ok(None)
+    }
+
+    /// Returns whether cleaning may wait for users. Below the steady watermark it waits only for readers: a program that writes would
+    /// have to clean itself.
+    fn may_yield(&self, urgency: Urgency, now: i64) -> bool {
+        let is_written = self.pace.is_written(now);
+        let may_wait = match urgency {
+            Urgency::None | Urgency::Background => true,
+            Urgency::Steady => !is_written,
+            Urgency::Critical => false,
+        };
+        self.limits.yield_cleaning && may_wait
     }
 
     /// Moves the data of the least used segment, if the mount options ask for static wear levelling and its wear is far behind.

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::admission::Admission;
+use super::cleaning_pace::CleaningPace;
 use super::log_work::LogWork;
 use super::outlook::Outlook;
 use super::reading_in_order::IdleDefragmentation;
-use super::throttle::{CleaningPace, WriteBufferMarks};
+use super::throttle::WriteBufferMarks;
 use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, is_checkpoint_worthwhile};
 use crate::clean::{Cleaner, CleaningObserver, Discards, StallDetector};
 use crate::counters::AtomicCounters;

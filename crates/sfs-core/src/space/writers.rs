@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::admission::Admitted;
 use super::checkpoint_due::{self, DELTA_CHANGES_MAX};
+use super::cleaning_pace::ReadUnderWay;
 use super::control::{SpaceControl, StepResult, ignore_shortage};
 use super::log_steps::ReserveState;
 use super::outlook::Outlook;
@@ -30,6 +31,11 @@ impl SpaceControl {
     /// Counts a request by a user: background cleaning yields to it.
     pub(crate) fn note_request(&self) {
         self.pace.note_request();
+    }
+
+    /// Notes that users wait for a read of the device: background cleaning yields to it until the returned value is dropped.
+    pub(crate) fn begin_read(&self) -> ReadUnderWay<'_> {
+        self.pace.begin_read()
     }
 
     /// Returns the number of requests by users so far.
@@ -211,7 +217,7 @@ impl SpaceControl {
     /// Cleans for the `blocks` that a writer has put into the write buffer, if segments are short: until as much garbage
     /// is found as was written, in a few steps by its length, at most [`WRITER_STEPS_MAX`]. The next writers pay the rest.
     pub(crate) fn clean_for_writer(&self, blocks: u64) -> Result<()> {
-        self.pace.note_request();
+        self.pace.note_write();
         let Some((urgency, garbage)) = self.shortage() else { return Ok(()) };
         if urgency < Urgency::Critical || self.cleaner.is_futile(garbage, Urgency::Critical) {
             self.pace.clear_debt();

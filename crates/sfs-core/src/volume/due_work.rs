@@ -54,7 +54,7 @@ impl Volume {
         if self.space.discard_step() {
             return Ok(Work::More);
         }
-        if let Some(work) = self.space.clean_step()? {
+        if let Some(work) = self.space.clean_step(now.secs)? {
             return Ok(work);
         }
         if let Some(work) = self.space.defragment_idle_step(now.secs)? {

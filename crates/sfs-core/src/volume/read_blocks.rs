@@ -69,6 +69,7 @@ impl Volume {
         blocks: &mut [Block],
         are_wanted: &dyn Fn() -> bool,
     ) -> Result<BlocksRead> {
+        let _read = self.space.begin_read();
         let mut read = BlocksRead::default();
         let mut wanted = take_dirty(handle, first, blocks);
         // The mappings are read after the dirty blocks: a block written back meanwhile is found at its new address.

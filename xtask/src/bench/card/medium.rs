@@ -12,7 +12,7 @@ use super::real::RealDevice;
 use crate::{
     cleanup,
     device::TestDevice,
-    model::{Model, ModelRequest},
+    model::{Model, ModelKind, ModelRequest},
     scratch::Scratch,
     workspace::Programs,
 };
@@ -76,7 +76,8 @@ impl CardModel {
             Self::SsdM => ("ssd-m", Some("4M")),
             Self::SsdH => ("ssd-h", Some("4M")),
         };
-        let request = ModelRequest { profile, erase_block, len, filled };
+        let kind = ModelKind::Flash { erase_block, filled };
+        let request = ModelRequest { kind, profile, len };
         let model = Model::start(lab, &request, &format!("model-{number}"), scratch)?;
         Ok(Disk::Model { model, erase_block_len: self.erase_block_mib() << 20 })
     }
