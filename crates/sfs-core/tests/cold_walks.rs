@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sfs_core::format::{DataLayout, FileKind, ROOT_INO};
 use sfs_core::request::{VolumeOptions, WriteMode};
 use sfs_core::{Error, Volume};
-use sfs_device::{FaultyDevice, Keep, RamDevice, RecordingDevice};
+use sfs_device::{FaultyDevice, Keep, Operation, RamDevice, RecordingDevice};
 use sfs_testkit::SeededRng;
 use sfs_testkit::ram_volume::{DIRECTORY_MODE, FILE_MODE, caller, device_blocks, format, open};
 
@@ -149,7 +149,7 @@ fn an_unreadable_neighbour_does_no_harm() {
         device.inner().heal();
         match outcome {
             Ok(count) => {
-                assert_eq!((count, is_remembered), (FILES, false), "nobody needs the block")
+                assert_eq!((count, is_remembered), (FILES, true), "a retry has succeeded")
             }
             Err(ref error) => {
                 assert!(matches!(error, Error::Device(_)) && is_remembered, "{error:?}")
@@ -162,5 +162,36 @@ fn an_unreadable_neighbour_does_no_harm() {
         (1..together.block_count).contains(&harmless),
         "{harmless} of {}",
         together.block_count
+    );
+}
+
+/// Regression: one request for several nodes that failed ended reading along for the rest of the mount, and nothing told of it.
+#[test]
+fn one_failure_does_not_end_reading_along() {
+    let device = device();
+    let volume = open(device.clone(), VolumeOptions::default());
+    fill(&volume);
+    volume.close().expect("the volume closes");
+    let (requests, nodes) = cold_walk(&device);
+
+    let volume = open(device.clone(), VolumeOptions::default());
+    device.take_reads();
+    walk(&volume, ROOT_INO);
+    let reads = device.take_reads();
+    volume.close().expect("the volume closes");
+    let at = reads.iter().position(|read| read.block_count > 8).expect("nodes are read together");
+    let blocks = reads[at].block_count;
+
+    let volume = open(device.clone(), VolumeOptions::default());
+    let before = device.counts().reads;
+    device.inner().fail_nth(Operation::Read, at as u64 + 1);
+    assert_eq!(walk(&volume, ROOT_INO), DIRECTORIES * (FILES + 1));
+    let with_failure = device.counts().reads - before;
+    assert!(!volume.remembered().is_empty(), "a retry has succeeded");
+    volume.close().expect("the volume closes");
+    // Each node of the failed request is read alone.
+    assert!(
+        (requests + 1..=requests + 1 + blocks).contains(&with_failure),
+        "{with_failure} requests for {nodes} nodes, {requests} without a failure"
     );
 }

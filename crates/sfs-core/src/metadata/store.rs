@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use sfs_device::BLOCK_SIZE;
 
+use self::loading::FailedTogether;
 use super::access_times::AccessTimes;
 use super::metadata_error::MetadataError;
 use super::state::Metadata;
@@ -59,9 +60,7 @@ pub(crate) struct MetadataStore {
     next_sequence: AtomicU64,
     /// Addresses of nodes that the device failed to read, with the number of attempts.
     unread: Mutex<BTreeMap<u64, usize>>,
-    /// `true` after the device has failed to read a node together with others: it may try a bad block for half a minute, and so keep
-    /// the readers of its neighbours waiting. From then on every node is read alone.
-    has_failed_neighbours: AtomicBool,
+    failed_together: Mutex<FailedTogether>,
 }
 
 /// Keeps every node in the cache: a change may need more nodes at once than the cache holds, and readers must not evict
@@ -101,7 +100,7 @@ impl MetadataStore {
             changes: AtomicU64::new(0),
             next_sequence: AtomicU64::new(next_sequence),
             unread: Mutex::default(),
-            has_failed_neighbours: AtomicBool::new(false),
+            failed_together: Mutex::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Loading nodes that are not in the cache: alone, or together with their neighbours on the device.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use sfs_device::{BLOCK_SIZE, Block};
@@ -13,6 +14,41 @@ use crate::{Error, Result};
 /// KiB, and nodes that were written together are often needed together.
 const NEIGHBOURHOOD_BLOCKS: u64 = 16;
 
+/// Number of places at which the device may fail to read nodes together: a device may try a bad block for half a minute, and so keep the
+/// readers of its neighbours waiting. From then on every node is read alone.
+const FAILED_PLACES_MAX: usize = 4;
+
+/// Blocks that the device has failed to read together. The nodes in them are read alone.
+#[derive(Debug, Default)]
+pub(super) struct FailedTogether(Vec<Range<u64>>);
+
+impl FailedTogether {
+    /// Notes that the device has failed to read these blocks together.
+    fn note(&mut self, blocks: Range<u64>) {
+        self.0.push(blocks);
+    }
+
+    /// Returns whether no nodes are read together any more.
+    fn is_full(&self) -> bool {
+        self.0.len() >= FAILED_PLACES_MAX
+    }
+
+    /// Returns whether some of `blocks` were among those of a failure.
+    fn overlaps(&self, blocks: &Range<u64>) -> bool {
+        self.0.iter().any(|failed| failed.start < blocks.end && blocks.start < failed.end)
+    }
+}
+
+/// Outcome of reading a node together with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Together {
+    Loaded,
+    /// The node has no neighbours, or was not found where it should be.
+    NotLoaded,
+    /// The device failed to read a block, perhaps one that nobody needs.
+    Failed,
+}
+
 impl MetadataStore {
     /// Loads a node into the cache. A node that does not verify may have moved since the lock was released: `failed`
     /// remembers it, and the second failure is an error.
@@ -21,7 +57,8 @@ impl MetadataStore {
         node: &NodeNotCached,
         failed: &mut Option<NodeNotCached>,
     ) -> Result<()> {
-        if self.load_with_neighbours(node) {
+        let together = self.load_with_neighbours(node);
+        if together == Together::Loaded {
             return Ok(());
         }
         let verified = match self.read_node(node) {
@@ -36,7 +73,8 @@ impl MetadataStore {
             }
             other => other?,
         };
-        if self.unread.lock().remove(&node.pointer.address).is_some() {
+        let was_unread = self.unread.lock().remove(&node.pointer.address).is_some();
+        if was_unread || together == Together::Failed {
             self.health.note_error(ErrorKind::Retry, node.pointer.address);
         }
         self.write().tree.insert(node, verified);
@@ -44,23 +82,26 @@ impl MetadataStore {
         Ok(())
     }
 
-    /// Loads a node and others near it by one request to the device. Returns whether the node is loaded. An error is not counted: the
-    /// node is then read alone, and a neighbour when it is needed.
-    fn load_with_neighbours(&self, node: &NodeNotCached) -> bool {
+    /// Loads a node and others near it by one request to the device. An error is not counted here: the node is then read
+    /// alone, and a neighbour when it is needed.
+    fn load_with_neighbours(&self, node: &NodeNotCached) -> Together {
         let is_alone = self.io.has_copies()
             || self.io.is_in_flight(node.pointer.address)
-            || self.has_failed_neighbours.load(Ordering::Relaxed)
+            || self.failed_together.lock().is_full()
             || !self.unread.lock().is_empty();
         if is_alone {
-            return false;
+            return Together::NotLoaded;
         }
         let Some(Neighbourhood { blocks, neighbours }) = self.neighbourhood(node) else {
-            return false;
+            return Together::NotLoaded;
         };
+        if self.failed_together.lock().overlaps(&blocks) {
+            return Together::NotLoaded;
+        }
         let mut memory = Block::zeroed((blocks.end - blocks.start) as usize);
         if !self.io.read_along(blocks.start, &mut memory) {
-            self.has_failed_neighbours.store(true, Ordering::Relaxed);
-            return false;
+            self.failed_together.lock().note(blocks);
+            return Together::Failed;
         }
         let (volume, tolerance) = (self.superblock.volume(), self.superblock.tolerance());
         let decode = |node: &NodeNotCached| {
@@ -72,7 +113,7 @@ impl MetadataStore {
         let decoded: Vec<_> = decoded.collect();
         let count = decoded.len() + usize::from(verified.is_some());
         self.counters.nodes_read.fetch_add(count as u64, Ordering::Relaxed);
-        let is_loaded = verified.is_some();
+        let outcome = if verified.is_some() { Together::Loaded } else { Together::NotLoaded };
         let mut metadata = self.write();
         if let Some(verified) = verified {
             metadata.tree.insert(node, verified);
@@ -82,7 +123,7 @@ impl MetadataStore {
         }
         drop(metadata);
         self.note_new_nodes();
-        is_loaded
+        outcome
     }
 
     /// Returns the blocks to read for `node`, with its neighbours; `None` if there are none, or no room for them: while
@@ -125,5 +166,23 @@ impl MetadataStore {
         let attempts = unread.entry(address).or_insert(0);
         *attempts += 1;
         *attempts >= NODE_READS_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_read_together_except_where_that_has_failed() {
+        let mut failed = FailedTogether::default();
+        failed.note(100..116);
+        assert!(failed.overlaps(&(115..120)) && failed.overlaps(&(90..101)));
+        assert!(!failed.overlaps(&(116..120)) && !failed.overlaps(&(90..100)));
+        (1..FAILED_PLACES_MAX as u64).for_each(|no| {
+            assert!(!failed.is_full());
+            failed.note(1000 * no..1000 * no + 2);
+        });
+        assert!(failed.is_full());
     }
 }
