@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sfs_core::Volume;
-use sfs_core::format::{DataLayout, Label, Layout, ROOT_INO, Superblock, Timestamp};
+use sfs_core::format::{DataLayout, Key, Label, Layout, ROOT_INO, Superblock, Timestamp};
 use sfs_core::request::{Caller, VolumeOptions, Work, WriteMode};
 use sfs_device::{Block, Device, DeviceError, Geometry, Stream};
 use sfs_ssd::{Ssd, SsdDevice, SsdProfile, TimeMode};
@@ -93,6 +93,11 @@ const SIZES: [u64; 4] = [4, 16, 64, 256];
 
 impl Machine {
     fn new(percent: u64) -> Self {
+        Self::defragmenting(percent, 0)
+    }
+
+    /// Makes a volume that is `percent` full, and that defragments within `defrag` percent of what is written.
+    fn defragmenting(percent: u64, defrag: u8) -> Self {
         let blocks = (SEGMENTS + 8) * SEGMENT_BLOCKS;
         let card = Arc::new(Card::new(blocks));
         let layout = Layout::new(blocks, SEGMENT_BLOCKS, 0).expect("the layout fits");
@@ -107,6 +112,7 @@ impl Machine {
         let options = VolumeOptions {
             has_log_thread: true,
             write_buffer: 16 << 20,
+            idle_defragmentation: defrag,
             ..VolumeOptions::default()
         };
         let volume = Volume::open(card.clone(), options, at(0)).expect("the volume opens");
@@ -195,6 +201,14 @@ impl Machine {
             self.work_until(0);
         }
         self.volume.sync_all().expect("a sync");
+    }
+
+    /// Reads the database in order.
+    fn read_database(&self) {
+        for block in (0..self.database_blocks).step_by(256) {
+            let read = self.volume.read(self.database, block * BLOCK as u64, 256 * BLOCK);
+            read.expect("the card does not fail");
+        }
     }
 
     /// Lets the thread for the log and the background work until `end`; a step that has begun goes to its end.
@@ -305,4 +319,68 @@ fn requests_wait_for_bounded_steps_of_cleaning() {
         let longest = waits.percentile(1000);
         assert!(longest <= longest_max, "{name}: {longest} ms");
     }
+}
+
+/// A line of a log, and a sync.
+fn append(machine: &mut Machine) {
+    let (name, blocks) = machine.files.back().expect("a file").clone();
+    let found = machine.volume.lookup(ROOT_INO, name.as_bytes()).expect("the file is there");
+    machine.write(found.ino, blocks - 1, 1);
+    machine.volume.sync_file(found.ino).expect("a sync");
+    machine.volume.forget(found.ino, 1);
+}
+
+/// Prints percentiles of waits, and returns the longest.
+fn report(name: &str, waits: &mut Waits) -> u64 {
+    let [p50, p99, p999, longest] = [500, 990, 999, 1000].map(|part| waits.percentile(part));
+    println!(
+        "{name}: {} waits, p50 {p50}, p99 {p99}, p99.9 {p999}, longest {longest} ms",
+        waits.0.len()
+    );
+    longest
+}
+
+/// The first write and fsync after a pause in which the volume defragments by itself, or is scrubbed, wait for one step.
+#[test]
+#[ignore = "a minute: cargo test -p sfs-core --test waits -- --ignored --nocapture"]
+fn first_writes_wait_for_one_step_of_defragmentation_or_scrub() {
+    let mut machine = Machine::defragmenting(70, 100);
+    let mut alone = Waits::default();
+    let mut beside = Waits::default();
+    while beside.0.len() < 1000 {
+        // Files that were written a minute ago, and are then read in order, are put in order.
+        (0..2000).for_each(|_| machine.change_database());
+        machine.volume.sync_all().expect("a sync");
+        machine.card.pass(61_000 * MS);
+        machine.work_until(0);
+        machine.read_database();
+        for _ in 0..100 {
+            let pause = 300 * MS + machine.numbers.below(200) * MS;
+            let moved = |machine: &Machine| machine.volume.counters().defragmentation_bytes;
+            let before = moved(&machine);
+            let mut wait = run(&mut machine, 1, pause, append);
+            let waits = if moved(&machine) > before { &mut beside } else { &mut alone };
+            waits.0.append(&mut wait.0);
+        }
+    }
+    let longest = report("after idle defragmentation", &mut beside);
+    let longest_alone = report("after a rest", &mut alone);
+    let mut scrubbed = Waits::default();
+    let from_the_start = |machine: &Machine| machine.volume.begin_scrub(Key::MIN).expect("a scrub");
+    let mut scrub = from_the_start(&machine);
+    while scrubbed.0.len() < 1000 {
+        let arrival = machine.card.now() + machine.numbers.below(200) * MS;
+        while machine.card.now() < arrival {
+            machine.volume.scrub_step(&mut scrub);
+            if scrub.is_done() {
+                scrub = from_the_start(&machine);
+            }
+        }
+        append(&mut machine);
+        scrubbed.0.push(machine.card.now() - arrival);
+        machine.work_until(0);
+    }
+    let longest_scrubbed = report("beside a scrub", &mut scrubbed);
+    assert!(longest <= longest_alone.max(100) + 100, "{longest} ms");
+    assert!(longest_scrubbed <= longest_alone.max(100) + 100, "{longest_scrubbed} ms");
 }
