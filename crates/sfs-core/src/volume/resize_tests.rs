@@ -357,12 +357,9 @@ fn a_shrinking_that_cannot_read_leaves_the_volume_as_it_was() {
             let mut log = volume.log.lock();
             let emptied = volume.space.empty_from(&mut log, to.segment_count);
             emptied.and_then(|()| volume.space.make_next_even(&mut log)).expect("there is room");
-            // After a failure every node is read alone.
             volume.metadata.write().tree.evict(0);
-            device.fail_nth(Operation::Read, 1);
-            volume.attributes(ROOT_INO).expect("a second attempt");
-            volume.metadata.write().tree.evict(0);
-            device.fail_nth(Operation::Read, no);
+            // Those after it as well, or a node that was not read with others would be read alone.
+            device.fail_from(Operation::Read, no);
             if volume.drop_segments(&mut log, (&from, to), NONCE).is_ok() {
                 break;
             }
@@ -378,7 +375,7 @@ fn a_shrinking_that_cannot_read_leaves_the_volume_as_it_was() {
         let after = volume.segment_erases();
         assert!(before.iter().zip(&after).all(|(before, after)| after >= before), "read {no}");
     }
-    assert!(failed > 1, "{failed} reads can fail");
+    assert!(failed > 0, "no read can fail");
 }
 
 /// Regression: the segments that a shrink was to drop were opened by nobody any more, or by the next mounts only once no other segment
