@@ -22,7 +22,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::experiments::{
-    atc09, evidence, fast09, fast09_schemes, hard_drive, kernel_filesystems, n_hybrid,
+    atc09, evidence, fast09, fast09_schemes, file_runs, hard_drive, kernel_filesystems, n_hybrid,
     policy_table, postmark, sfs, sfs_flash, sync_remainder,
 };
 
@@ -100,6 +100,8 @@ enum Paper {
     /// The kernel's filesystems and SFS under one overwriting job, on two flash models.
     #[command(alias = "peers")]
     KernelFilesystems(kernel_filesystems::Arguments),
+    /// The runs in which a file lies on the device after the same job, on F2FS, NILFS2 and SFS.
+    FileRuns(file_runs::Arguments),
 }
 
 impl Arguments {
@@ -139,6 +141,7 @@ impl Paper {
             Paper::Atc09(arguments) => atc09::run(arguments),
             Paper::Postmark(arguments) => postmark::run(arguments),
             Paper::KernelFilesystems(arguments) => kernel_filesystems::run(arguments),
+            Paper::FileRuns(arguments) => file_runs::run(arguments),
         }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod atc09;
 pub(crate) mod evidence;
 pub(crate) mod fast09;
 pub(crate) mod fast09_schemes;
+pub(crate) mod file_runs;
 pub(crate) mod hard_drive;
 mod informed_cleaning;
 mod installed;

@@ -10,10 +10,12 @@ mod comparison;
 mod cost_model;
 mod probe;
 mod recorded_job;
+mod recorded_runs;
 mod replay;
 
 pub use comparison::{Comparison, ModelOutcome, RecordedRequests, scaled};
 pub use cost_model::{CostModel, block_us};
 pub use probe::{BUDGET, ModelProbe};
-pub use recorded_job::{JobOnFlash, RecordedFilesystem, pages, sfs};
+pub use recorded_job::{JobOnFlash, RecordedFilesystem, pages, sfs, sfs_reading};
+pub use recorded_runs::{is_in_place, runs_by_order, runs_of_trace};
 pub use replay::{FlashOutcome, FlashReplay};

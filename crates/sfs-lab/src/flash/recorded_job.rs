@@ -16,12 +16,13 @@ use sfs_core::{Volume, root_directory};
 use sfs_ssd::{RequestQueue, Ssd, SsdConfig, SsdCounters, SsdDevice, TimeMode};
 
 use crate::block_trace::BlockTrace;
+use crate::in_memory::ReadingCounts;
 
 /// Size of the partition, in bytes.
 const PARTITION_BYTES: u64 = 1 << 30;
 
 /// Size of the file, in bytes.
-const FILE_BYTES: u64 = 768 << 20;
+pub(super) const FILE_BYTES: u64 = 768 << 20;
 
 /// Size of a write of the random phase, in bytes.
 const WRITE_BYTES: usize = 4096;
@@ -30,7 +31,7 @@ const WRITE_BYTES: usize = 4096;
 const FILL_WRITE_BYTES: usize = 128 << 10;
 
 /// Number of writes between two fsyncs.
-const SYNC_WRITES: usize = 1024;
+pub(super) const SYNC_WRITES: usize = 1024;
 
 /// Start of the job, in seconds since 1970.
 const START_SECS: i64 = 1_700_000_000;
@@ -130,6 +131,33 @@ pub fn sfs(
     segment_blocks: u64,
     pages: &[u32],
 ) -> Result<JobOnFlash> {
+    let (run, ino) = SfsRun::filled(config, options, segment_blocks)?;
+    run.device.with_model(Ssd::reset_counters);
+    let filled_ns = run.device.now_ns();
+    run.overwrite(ino, pages)?;
+    let elapsed_ns = run.device.now_ns() - filled_ns;
+    let user_bytes = (pages.len() * WRITE_BYTES) as u64;
+    Ok(run.device.with_model(|ssd| JobOnFlash::new(user_bytes, ssd, elapsed_ns)))
+}
+
+/// Runs the job as [`sfs`] does; returns the figures of reading the file afterwards.
+pub fn sfs_reading(
+    config: &SsdConfig,
+    options: VolumeOptions,
+    segment_blocks: u64,
+    pages: &[u32],
+) -> Result<ReadingCounts> {
+    let (run, ino) = SfsRun::filled(config, options, segment_blocks)?;
+    run.overwrite(ino, pages)?;
+    ReadingCounts::of(&run.volume, ino)
+}
+
+/// Makes and opens a volume on a new model.
+fn new_volume(
+    config: &SsdConfig,
+    options: VolumeOptions,
+    segment_blocks: u64,
+) -> Result<(Volume, Arc<SsdDevice>)> {
     let ssd = Ssd::new(config).context("the model has too few spare blocks")?;
     let device = Arc::new(SsdDevice::new(ssd, TimeMode::Virtual, false));
     let layout = Layout::new(PARTITION_BYTES / WRITE_BYTES as u64, segment_blocks, 0)?;
@@ -144,14 +172,7 @@ pub fn sfs(
     };
     sfs_core::make(device.clone(), &superblock, &root_directory(0, 0, now(&device)))?;
     let volume = Volume::open(device.clone(), options, now(&device))?;
-    let run = SfsRun { volume, device };
-    let ino = run.fill()?;
-    run.device.with_model(Ssd::reset_counters);
-    let filled_ns = run.device.now_ns();
-    run.overwrite(ino, pages)?;
-    let elapsed_ns = run.device.now_ns() - filled_ns;
-    let user_bytes = (pages.len() * WRITE_BYTES) as u64;
-    Ok(run.device.with_model(|ssd| JobOnFlash::new(user_bytes, ssd, elapsed_ns)))
+    Ok((volume, device))
 }
 
 /// Returns the time of day, which advances with the virtual time of the device.
@@ -168,6 +189,18 @@ struct SfsRun {
 }
 
 impl SfsRun {
+    /// Makes a volume and its file; returns the number of the file, too.
+    fn filled(
+        config: &SsdConfig,
+        options: VolumeOptions,
+        segment_blocks: u64,
+    ) -> Result<(Self, u64)> {
+        let (volume, device) = new_volume(config, options, segment_blocks)?;
+        let run = Self { volume, device };
+        let ino = run.fill()?;
+        Ok((run, ino))
+    }
+
     fn caller(&self) -> Caller {
         Caller { uid: 0, gid: 0, now: now(&self.device), umask: None }
     }
