@@ -17,6 +17,9 @@ const READS_NEEDED_MAX: u32 = 64;
 /// Mean length of a device request, in bytes, below which the content counts as scattered and windows grow.
 const SCATTERED_BYTES: u64 = 256 << 10;
 
+/// Length of the parts of a file that defragmentation puts in order, each for itself, in bytes. They begin at multiples of it.
+const ORDERED_BYTES: u64 = 4 << 20;
+
 /// Time that a window should take the device at most, as a divisor of a second: a reader waits as long for its first
 /// byte.
 const WINDOWS_PER_SECOND: u64 = 2;
@@ -67,6 +70,17 @@ pub(super) struct Window {
 impl Window {
     fn end(self) -> u64 {
         self.start.saturating_add(self.len)
+    }
+
+    /// Returns the window, shortened to where a part ends that was put in order: a window that ends within a part would cut the
+    /// blocks of each of its groups in two, at the cost of a request for each.
+    fn aligned(self) -> Self {
+        let unit = if self.len < ORDERED_BYTES { WINDOW_MIN } else { ORDERED_BYTES };
+        let end = self.end() / unit * unit;
+        if self.len < WINDOW_MIN || end <= self.start {
+            return self;
+        }
+        Self { len: end - self.start, ..self }
     }
 }
 
@@ -135,7 +149,7 @@ impl Stream {
             self.window_len = len.next_multiple_of(WINDOW_FIRST);
         }
         let Some((last, slot)) = self.windows.back() else {
-            return Some(Window { start: from, len: self.window_len });
+            return Some(Window { start: from, len: self.window_len }.aligned());
         };
         let outcome = slot.outcome();
         if outcome.is_some_and(|outcome| outcome.is_last) || self.next <= last.start {
@@ -155,7 +169,7 @@ impl Stream {
             self.window_len = len.next_multiple_of(WINDOW_FIRST).clamp(least, window_max);
         }
         // A reader that has overtaken its windows needs what is behind them.
-        Some(Window { start: last.end().max(from), len: self.window_len })
+        Some(Window { start: last.end().max(from), len: self.window_len }.aligned())
     }
 
     /// Returns whether the handle has no window.
@@ -216,6 +230,18 @@ mod tests {
         let third = Window { start: 3 * MIB, len: 512 * KIB };
         stream.next = 2 * MIB;
         assert_eq!(read(&mut stream, 2 * MIB, MIB).map(|due| due.start), Some(third.start));
+    }
+
+    /// Regression: windows began anywhere, so that a file that was put in order took a request more for each group and window.
+    #[test]
+    fn long_windows_end_where_a_part_in_order_ends() {
+        let window = |start, len| Window { start, len }.aligned().end();
+        assert_eq!(window(MIB, 12 * MIB), 12 * MIB);
+        assert_eq!(window(4 * MIB, 10 * MIB), 12 * MIB);
+        assert_eq!(window(5 * MIB, 2 * MIB), 6 * MIB);
+        assert_eq!(window(5 * MIB, 4 * MIB), 8 * MIB);
+        assert_eq!(window(MIB, MIB), 2 * MIB, "a short window is read as it is");
+        assert_eq!(window(128 * KIB, 512 * KIB), 640 * KIB);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Watermarks of cleaning (Rajimwale et al., section 3.6), as pure functions of the metadata.
 //!
 //! Below the low watermark the background cleans while no request is under way. Below the steady watermark it yields only to reads, and
-//! not while users write, so that a program that writes without a pause need not clean itself. Below the critical watermark writers clean in proportion to their
+//! not while users write or change names, so that a program that writes without a pause need not clean itself. Below the critical watermark writers clean in proportion to their
 //! writes, too, so that they slow down smoothly.
 
 use super::progress::GarbageBlocks;

@@ -131,14 +131,13 @@ impl SpaceControl {
         Ok(None)
     }
 
-    /// Returns whether cleaning may wait for users. Below the steady watermark it waits only for readers: a program that writes would
-    /// have to clean itself.
+    /// Returns whether cleaning may wait for users. Below the steady watermark it waits only for readers, while nobody writes: a
+    /// program that writes would have to clean itself.
     fn may_yield(&self, urgency: Urgency, now: i64) -> bool {
         let is_written = self.pace.is_written(now);
         let may_wait = match urgency {
             Urgency::None | Urgency::Background => true,
-            Urgency::Steady => !is_written,
-            Urgency::Critical => false,
+            Urgency::Steady | Urgency::Critical => !is_written,
         };
         self.limits.yield_cleaning && may_wait
     }

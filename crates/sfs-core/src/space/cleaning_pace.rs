@@ -23,7 +23,7 @@ pub(super) struct CleaningPace {
     seen_requests: AtomicU64,
     /// Number of reads of content that are under way for users.
     reads_under_way: AtomicU64,
-    /// Number of writes by users.
+    /// Number of writes and changes of metadata by users.
     writes: AtomicU64,
     /// Value of `writes` when the background last looked.
     seen_writes: AtomicU64,
@@ -41,8 +41,13 @@ impl CleaningPace {
 
     /// Counts a write by a user.
     pub(super) fn note_write(&self) {
-        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.note_change();
         self.note_request();
+    }
+
+    /// Counts a change of metadata. It needs segments as a write does, but the background does not yield to it.
+    pub(super) fn note_change(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes a read that the device has to answer; it ends when the returned value is dropped.

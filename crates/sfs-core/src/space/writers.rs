@@ -272,6 +272,7 @@ impl SpaceControl {
     /// for one delta, and reclaims when segments are short. Every change of metadata by a user
     /// calls this function first.
     pub(crate) fn before_change(&self) -> Result<()> {
+        self.pace.note_change();
         self.health.check_writable()?;
         let (changes, dirty_nodes) = self.amount_of_changes();
         let checkpoint = checkpoint_due::before_change(dirty_nodes, self.limits.cache_bytes);

@@ -85,7 +85,7 @@ impl Report {
             let speed = scale.file_len() as f64 / 1e6 / in_order.time.as_secs_f64();
             let _ = writeln!(
                 text,
-                "| {} | {filesystem} | {} | {} | {part:.2} | {speed:.0} | {depth_1:.0} | {depth_16:.0} | {} | {} |",
+                "| {} | {filesystem} | {} | {} | {part:.2} | {speed:.1} | {depth_1:.0} | {depth_16:.0} | {} | {} |",
                 medium.name(),
                 state.name(),
                 in_order.requests,
