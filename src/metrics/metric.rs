@@ -159,7 +159,7 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: "sfs_nodes_read_total",
         kind: MetricKind::Counter,
-        help: "Tree nodes read from the device since the mount.",
+        help: "Tree nodes read from the device since the mount, those read along included.",
         samples: |report| sample::of_mount(report, "nodes_read"),
     },
     Metric {

@@ -31,6 +31,7 @@
 //! | – | `OpenSuperblock::layout` | the layout, which a resize changes | no |
 //! | – | `DirtyData::errors` | losses of the volume that have to be reported to callers | no |
 //! | – | `MetadataStore::unread` | nodes that the device failed to read | no |
+//! | – | `MetadataStore::failed_together` | places at which the device failed to read nodes together | no |
 //! | – | `PoolState::classes` | free memory | no |
 //! | – | `Volume::access_policy` | the mount option for times of access | no |
 //! | – | `Volume::unwritten` | the recovery of a volume that is read-only; taken with no other lock held | yes |

@@ -4,6 +4,7 @@
 //! the lock is released, the node is read from the device and verified, and the closure runs again. The lock is
 //! never held during a device request, except by the rebuild of `sfs-fsck`, which has one thread.
 
+mod failed_together;
 mod loading;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use sfs_device::BLOCK_SIZE;
 
-use self::loading::FailedTogether;
+use self::failed_together::FailedTogether;
 use super::access_times::AccessTimes;
 use super::metadata_error::MetadataError;
 use super::state::Metadata;
