@@ -172,7 +172,8 @@ fn an_unreadable_leaf_does_not_prevent_other_writes() {
     assert_eq!(read(&volume, bad, block * 4096, 4096), [9; 4096], "the write was retried");
     let met = |volume: &Volume, kind| volume.remembered().errors.count(kind);
     let kinds = [ErrorKind::Read, ErrorKind::Retry, ErrorKind::Tree];
-    assert_eq!(kinds.map(|kind| met(&volume, kind)), [1, 1, 0]);
+    // A node near the leaf was read once more as well, after a request for both.
+    assert_eq!(kinds.map(|kind| met(&volume, kind)), [1, 2, 0]);
 
     volume.close().unwrap();
     drop(volume);
