@@ -50,7 +50,7 @@ fn many_replies_leave_room_for_changes() {
     journal.note_new_request();
     let before = revived.volume.counters().commits;
     for number in 0..50 {
-        let unique = 1 << 40 | number * 2;
+        let unique = (1 << 40) | (number * 2);
         let name = format!("x{number}\0");
         let bytes = message(unique, (MKDIR, ROOT_INO), &[&words([0o755, 0]), name.as_bytes()]);
         let request = FuseRequest::decode(&bytes, FLAGS).expect("a request");

@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let requests = requests.map_or_else(String::new, |requests| requests.to_string());
         vec![name.to_owned(), mib.to_string(), from.to_owned(), runs.to_string(), requests]
     };
-    let mib = |pages: &[u32]| pages.len() * 4096 >> 20;
+    let mib = |pages: &[u32]| (pages.len() * 4096) >> 20;
     let (all, part) = (mib(&pages), mib(until_nilfs2_ended));
     let rows = [
         row("F2FS, default (in place)", all, "trace", 1, None),
