@@ -10,6 +10,7 @@
 //! content of files that are read in order before the kernel asks for it.
 
 mod byte_ranges;
+mod caching;
 mod dispatch;
 mod error_to_errno;
 mod failure_log;

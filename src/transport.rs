@@ -12,13 +12,12 @@ mod notify_thread;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use clap::ValueEnum;
 use fuser_adapter::FuserSession;
 use native::NativeSession;
-use sfs_fuse::{Agreed, NoUring, Notifier, Pauser};
+use sfs_fuse::{Agreed, NoUring, Notifier, Pauser, SessionChannels};
 
 use crate::exit_error::ExitError;
 use crate::fuse::FuseShell;
@@ -98,7 +97,7 @@ impl TransportChoice {
         self,
         channel: File,
         shell: FuseShell,
-        threads: usize,
+        (threads, never_sent_again): (usize, bool),
     ) -> io::Result<Serving> {
         if self == Self::Fuser {
             let session = AnySession::Fuser(FuserSession::open(channel, shell, threads)?);
@@ -110,16 +109,18 @@ impl TransportChoice {
             });
         }
         let survives = shell.survives();
-        let session = NativeSession::open(channel, shell, threads, self != Self::Dev)?;
-        if survives && session.notifier().resend().is_err() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, NO_RESEND));
-        }
+        let kinds = (self != Self::Dev, never_sent_again);
+        let session = NativeSession::open(channel, shell, threads, kinds)?;
         let (transport, reason) = match (self, session.rings()) {
             (Self::Uring, Err(reason)) => return Err(uring_refused(reason)),
             (Self::Uring, Ok(_)) => (ActiveTransport::Uring, asked_for()),
             (_, Ok(rings)) => {
                 (ActiveTransport::Uring, format!("the kernel offers io_uring; {rings} rings"))
             }
+            (_, Err(_)) if survives && session.sends_again() => {
+                (ActiveTransport::Dev, "for -o survive".into())
+            }
+            (_, Err(_)) if survives => (ActiveTransport::Dev, NO_RESEND.into()),
             (Self::Dev, Err(_)) => (ActiveTransport::Dev, asked_for()),
             (_, Err(reason)) => (ActiveTransport::Dev, reason.to_string()),
         };
@@ -131,12 +132,12 @@ impl TransportChoice {
 impl Serving {
     /// Goes on with a session that another program has agreed on, over its `channels`.
     pub(crate) fn resume(
-        channels: Vec<OwnedFd>,
+        channels: SessionChannels,
         agreed: Agreed,
-        shell: FuseShell,
+        (shell, threads): (FuseShell, usize),
         reason: String,
     ) -> io::Result<Self> {
-        let session = NativeSession::resume(channels, agreed, shell)?;
+        let session = NativeSession::resume(channels, agreed, shell, threads)?;
         let enforces_lists = session.enforces_lists();
         let session = AnySession::Native(session);
         Ok(Self { transport: ActiveTransport::Dev, reason, enforces_lists, session })
@@ -147,6 +148,14 @@ impl Serving {
         match &self.session {
             AnySession::Native(session) => session.pauser(),
             AnySession::Fuser(_) => None,
+        }
+    }
+
+    /// Returns whether requests that another program has read and not answered are sent again to this one.
+    pub(crate) fn sends_again(&self) -> bool {
+        match &self.session {
+            AnySession::Native(session) => session.sends_again(),
+            AnySession::Fuser(_) => false,
         }
     }
 
@@ -184,8 +193,8 @@ impl Serving {
     }
 }
 
-/// Refusal of a mount with the option `survive`.
-const NO_RESEND: &str = "mount option 'survive': the kernel does not send requests again, which needs Linux 6.10; leave it out";
+/// Reason for the transport of a mount with the option `survive` whose requests end with the daemon.
+const NO_RESEND: &str = "for -o survive; this kernel does not send requests again: those under way get an error when the daemon dies";
 
 fn asked_for() -> String {
     "chosen by --transport".into()

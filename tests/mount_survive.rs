@@ -2,6 +2,8 @@
 //!
 //! `SFS_DEATHS` is the number of kills under load (default 20), and `SFS_UPGRADES` that of upgrades (default 5); `SFS_SEED` repeats the choices of a run.
 
+#[path = "mount_survive/ended_requests.rs"]
+mod ended_requests;
 #[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 #[path = "mount_handover/load.rs"]
@@ -27,11 +29,22 @@ use rustix::process::{Pid, Signal, kill_process};
 use sfs_testkit::mount_table::is_mounted;
 use sfs_testkit::{SeededRng, number_from_env, wait_until};
 
+const SFS_MOUNT: &str = env!("CARGO_BIN_EXE_sfs-mount");
+
 /// `FS_IOC_SHUTDOWN`.
 const SHUTDOWN: libc::Ioctl = 0x8004_587d;
 
+/// Setting of the kernel that, at 2, forbids memory from which programs can be started.
+const NO_EXEC: &str = "/proc/sys/vm/memfd_noexec";
+
 /// Longest time between two kills.
 const BETWEEN_MAX_MS: u64 = 700;
+
+/// The same where calls end with the daemon.
+const BETWEEN_WHERE_ENDED_MS: u64 = 250;
+
+/// Options of a mount that survives: on this kernel, and as on one that does not send requests again.
+const WAYS: [&[&str]; 2] = [&["-o", "survive"], &["-o", "survive", "--no-resend"]];
 
 /// Mount that survives its daemon.
 struct SurvivingMount<'a> {
@@ -42,21 +55,29 @@ struct SurvivingMount<'a> {
 impl<'a> SurvivingMount<'a> {
     /// Mounts; `None` if the kernel does not send requests again.
     fn new(volume: &'a TestVolume) -> Option<Self> {
-        Self::by(Path::new(env!("CARGO_BIN_EXE_sfs-mount")), volume)
+        Self::by(Path::new(SFS_MOUNT), volume)
     }
 
-    /// Mounts by another copy of the program.
+    /// Mounts by another copy of the program, in the same way.
     fn by(program: &Path, volume: &'a TestVolume) -> Option<Self> {
-        let mut command = Command::new(program);
-        command.args(["-o", "survive"]).arg(&volume.device).arg(&volume.dir);
-        let output = command.output().expect("the program runs");
-        let said = stderr(&output);
-        if said.contains("needs Linux 6.10") {
-            println!("skip: {said}");
+        let mount = Self::with_program(program, volume, WAYS[0]);
+        let stat = sfs_ctl_stat(&mount.dir, &["-v"]);
+        if String::from_utf8_lossy(&stat.stdout).contains("does not send requests again") {
+            println!("skip: the kernel does not send requests again");
+            mount.unmount();
             return None;
         }
-        assert!(output.status.success(), "{said}");
-        Some(Self { volume, dir: volume.dir.clone() })
+        Some(mount)
+    }
+
+    fn with(volume: &'a TestVolume, options: &[&str]) -> Self {
+        Self::with_program(Path::new(SFS_MOUNT), volume, options)
+    }
+
+    fn with_program(program: &Path, volume: &'a TestVolume, options: &[&str]) -> Self {
+        let output = mount_by(program, volume, options);
+        assert!(output.status.success(), "{}", stderr(&output));
+        Self { volume, dir: volume.dir.clone() }
     }
 
     fn daemon(&self) -> Pid {
@@ -90,7 +111,11 @@ impl Drop for SurvivingMount<'_> {
 }
 
 fn mount(volume: &TestVolume, options: &[&str]) -> std::process::Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
+    mount_by(Path::new(SFS_MOUNT), volume, options)
+}
+
+fn mount_by(program: &Path, volume: &TestVolume, options: &[&str]) -> std::process::Output {
+    let mut command = Command::new(program);
     command.args(options).arg(&volume.device).arg(&volume.dir);
     command.output().expect("sfs-mount runs")
 }
@@ -125,13 +150,43 @@ fn programs_see_a_pause_and_nothing_else() {
     mount.unmount();
 }
 
+/// As on a kernel that does not send requests again: those that were read and not answered end.
 #[test]
-fn an_open_file_without_a_name_and_a_lock_survive() {
+fn only_calls_under_way_get_an_error_where_requests_are_not_sent_again() {
     if !can_mount() {
         return;
     }
+    let kills = number_from_env("SFS_DEATHS", 20);
+    let volume = TestVolume::new("256M");
+    let mount = SurvivingMount::with(&volume, WAYS[1]);
+    let mut random = SeededRng::new(number_from_env("SFS_SEED", 1));
+    let mut load = ended_requests::Load::new(&mount.dir);
+    let (done, ended) = load.run(|| {
+        for _ in 0..kills {
+            while statvfs(&mount.dir).is_err() {}
+            std::thread::sleep(Duration::from_millis(random.below(BETWEEN_WHERE_ENDED_MS)));
+            mount.kill();
+        }
+    });
+    println!("{kills} kills: {done} calls were done, {ended} have ended with a daemon");
+    assert!(ended > 0, "a call was under way at one of {kills} kills");
+    load.verify();
+    mount.unmount();
+    let mount = SurvivingMount::with(&volume, WAYS[0]);
+    load.verify();
+    mount.unmount();
+}
+
+#[test]
+fn an_open_file_without_a_name_and_a_lock_survive() {
+    if can_mount() {
+        WAYS.into_iter().for_each(keep_an_open_file_and_a_lock);
+    }
+}
+
+fn keep_an_open_file_and_a_lock(way: &[&str]) {
     let volume = TestVolume::new("64M");
-    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    let mount = SurvivingMount::with(&volume, way);
     let path = mount.dir.join("deleted");
     let opened = File::options().read(true).write(true).create_new(true).open(&path);
     let mut deleted = opened.expect("room");
@@ -158,11 +213,14 @@ fn an_open_file_without_a_name_and_a_lock_survive() {
 /// Regression: the next daemon wrote to a volume that was shut down.
 #[test]
 fn a_volume_that_is_shut_down_is_not_written_again() {
-    if !can_mount() {
-        return;
+    if can_mount() {
+        WAYS.into_iter().for_each(shut_a_volume_down);
     }
+}
+
+fn shut_a_volume_down(way: &[&str]) {
     let volume = TestVolume::new("64M");
-    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    let mount = SurvivingMount::with(&volume, way);
     let file = File::create(mount.dir.join("file")).expect("room");
     file.sync_all().expect("room");
     fs::write(mount.dir.join("late"), "content").expect("room");
@@ -179,7 +237,7 @@ fn a_volume_that_is_shut_down_is_not_written_again() {
     wait_until("the daemon has ended", || daemon_of(&volume.device).is_none());
     assert!(fs::read(&volume.device).expect("the image") == image, "nothing was written");
     drop(mount);
-    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    let mount = SurvivingMount::with(&volume, way);
     File::open(mount.dir.join("file")).expect("the file was synced");
     mount.unmount();
 }
@@ -187,11 +245,14 @@ fn a_volume_that_is_shut_down_is_not_written_again() {
 /// A daemon with a defect ends by SIGABRT, and writes no core dump, for which the next one would wait.
 #[test]
 fn a_defect_is_survived() {
-    if !can_mount() {
-        return;
+    if can_mount() {
+        WAYS.into_iter().for_each(survive_a_defect);
     }
+}
+
+fn survive_a_defect(way: &[&str]) {
     let volume = TestVolume::new("64M");
-    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    let mount = SurvivingMount::with(&volume, way);
     fs::write(mount.dir.join("file"), "content").expect("room");
     for _ in 0..2 {
         mount.end_by(Signal::ABORT);
@@ -203,11 +264,14 @@ fn a_defect_is_survived() {
 /// Regression: a mount that no table names any more was given up, and what was not in the log was lost.
 #[test]
 fn a_death_during_an_unmount_loses_nothing() {
-    if !can_mount() {
-        return;
+    if can_mount() {
+        WAYS.into_iter().for_each(die_during_an_unmount);
     }
+}
+
+fn die_during_an_unmount(way: &[&str]) {
     let volume = TestVolume::new("256M");
-    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    let mount = SurvivingMount::with(&volume, way);
     let content = SeededRng::new(5).bytes(24 << 20);
     fs::write(mount.dir.join("file"), &content).expect("room");
     let daemon = mount.daemon();
@@ -219,7 +283,7 @@ fn a_death_during_an_unmount_loses_nothing() {
     unmounting.join().expect("the thread ends").expect("it is unmounted");
     drop(mount);
     wait_until("the daemon has ended", || daemon_of(&volume.device).is_none());
-    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    let mount = SurvivingMount::with(&volume, way);
     assert!(fs::read(mount.dir.join("file")).expect("the file") == content);
     mount.unmount();
 }
@@ -227,11 +291,14 @@ fn a_death_during_an_unmount_loses_nothing() {
 /// A daemon that cannot serve is given up: calls get an error, and none hangs.
 #[test]
 fn a_daemon_that_dies_again_and_again_is_not_started_for_ever() {
-    if !can_mount() {
-        return;
+    if can_mount() {
+        WAYS.into_iter().for_each(die_again_and_again);
     }
+}
+
+fn die_again_and_again(way: &[&str]) {
     let volume = TestVolume::new("64M");
-    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    let mount = SurvivingMount::with(&volume, way);
     fs::write(mount.dir.join("file"), "content").expect("room");
     let open = File::open(mount.dir.join("file")).expect("the file");
     let begun = Instant::now();
@@ -244,7 +311,7 @@ fn a_daemon_that_dies_again_and_again_is_not_started_for_ever() {
     drop(open);
     drop(mount);
     wait_until("the daemon has ended", || daemon_of(&volume.device).is_none());
-    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    let mount = SurvivingMount::with(&volume, way);
     mount.unmount();
 }
 
@@ -295,6 +362,10 @@ fn options_that_cannot_be_combined_say_so() {
         ),
         (&["-m"], "mount -t tmpfs none /etc && touch /etc/initrd-release", "is in an initramfs"),
     ] {
+        if setting.contains(NO_EXEC) && !std::path::Path::new(NO_EXEC).exists() {
+            println!("skip: {NO_EXEC} needs Linux 6.3");
+            continue;
+        }
         let said = refused_where(way, setting, &volume);
         assert!(said.contains(words) && said.lines().count() == 1, "{words}: {said}");
     }

@@ -47,5 +47,6 @@ fn mount(arguments: MountArguments) -> Result<(), ExitError> {
         lists: arguments.options,
         sloppy: arguments.sloppy,
         take_over,
+        never_sent_again: arguments.no_resend,
     })
 }

@@ -41,6 +41,9 @@ pub struct MountArguments {
     /// Take over a mount from the program at the other end of the standard input
     #[arg(long, value_name = "MOUNT", hide = true)]
     take_over: Option<OsString>,
+    /// Mount with 'survive' as on a kernel that does not send requests again; for tests
+    #[arg(long, hide = true)]
+    pub no_resend: bool,
     #[command(flatten)]
     accepted: IgnoredFlags,
     /// Print the version

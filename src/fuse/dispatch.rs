@@ -10,7 +10,7 @@ use std::time::Instant;
 use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Queue, Reply, Ticket};
 
 use super::free_space;
-use super::fuse_shell::{FuseShell, TTL};
+use super::fuse_shell::FuseShell;
 use super::inode_attributes;
 use super::ioctl;
 use super::recorded_requests;
@@ -302,7 +302,7 @@ impl FuseShell {
                 self.rename(request, name, (*new_parent, new_name), *flags)
             }
             FuseOperation::Link { target, name } => self.link(request, *target, name),
-            FuseOperation::Create(create) => self.create(request, create),
+            FuseOperation::Create(create) => self.create_anew(request, create),
             FuseOperation::Tmpfile(create) => self.make_unnamed(request, create),
             FuseOperation::Open { open_flags, kill_privileges } => {
                 self.open(request, *open_flags, *kill_privileges)
@@ -336,10 +336,10 @@ impl FuseShell {
                 self.fallocate(request, (*offset, *len), *mode)
             }
             FuseOperation::CopyFileRange(copy) => self.copy_file_range(request, copy),
-            // ENOSYS, after which the kernel does not ask again. Opening a directory and close(2) need no work, and the
-            // kernel checks permissions and implements locks.
-            FuseOperation::Opendir { .. }
-            | FuseOperation::Flush { .. }
+            FuseOperation::Opendir { .. } => self.open_directory(),
+            // ENOSYS, after which the kernel does not ask again. close(2) needs no work, and the kernel checks permissions and
+            // implements locks.
+            FuseOperation::Flush { .. }
             | FuseOperation::Access { .. }
             | FuseOperation::Getlk(_)
             | FuseOperation::Setlk(_)
@@ -356,14 +356,14 @@ impl FuseShell {
         }
         let inode = self.volume.attributes(ino)?;
         self.attributes_shown(ino);
-        Ok(Reply::Attributes(inode_attributes::of(ino, &inode), TTL))
+        Ok(Reply::Attributes(inode_attributes::of(ino, &inode), self.caching.ttl()))
     }
 
     fn statx(&self, ino: u64) -> OperationResult {
         let inode = self.volume.attributes(ino)?;
         let btime = inode_attributes::time(inode.btime);
         self.attributes_shown(ino);
-        Ok(Reply::Statx(inode_attributes::of(ino, &inode), Some(btime), TTL))
+        Ok(Reply::Statx(inode_attributes::of(ino, &inode), Some(btime), self.caching.ttl()))
     }
 
     fn readlink(&self, ino: u64) -> OperationResult {

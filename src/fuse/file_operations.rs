@@ -4,13 +4,15 @@
 //! [`open_handles`](super::open_handles).
 
 use std::ops::Range;
+use std::time::Instant;
 
 use sfs_core::Error;
 use sfs_core::format::NAME_LEN_MAX;
 use sfs_core::request::{AttributeChanges, OpenMode, WriteMode};
 use sfs_device::{BLOCK_SIZE, Block};
 use sfs_fuse::{
-    FuseRequest, OpenReply, OpenReplyFlags, ReadArgs, ReleaseArgs, Reply, Statfs, Ticket, WriteArgs,
+    CreateArgs, FuseRequest, OpenReply, OpenReplyFlags, ReadArgs, ReleaseArgs, Reply, Statfs,
+    Ticket, WriteArgs,
 };
 
 use super::error_to_errno;
@@ -27,12 +29,48 @@ const FILES_PER_BLOCK: u64 = 16;
 const O_LARGEFILE: u32 = 0o100_000;
 
 impl FuseShell {
+    /// Opens a directory: the kernel does it without asking, and caches the listing, unless that may be old.
+    pub(super) fn open_directory(&self) -> OperationResult {
+        match self.caching.is_short {
+            true => Ok(Reply::Opened(OpenReply { handle: 0, flags: OpenReplyFlags::empty() })),
+            false => Err(Refusal::Errno(libc::ENOSYS)),
+        }
+    }
+
+    /// Creates a file. If the kernel may not know that the name is there, as the reply to the change that has made it never arrived, an
+    /// error has the kernel look the path up anew, and open the file.
+    pub(super) fn create_anew(
+        &self,
+        request: &FuseRequest<'_>,
+        create: &CreateArgs<'_>,
+    ) -> OperationResult {
+        let is_exclusive = create.open_flags.cast_signed() & libc::O_EXCL != 0;
+        self.create(request, create).map_err(|refusal| match refusal {
+            Refusal::Failed(Error::Exists)
+                if !is_exclusive && self.caching.has_old_names(Instant::now()) =>
+            {
+                Refusal::Errno(libc::ESTALE)
+            }
+            other => other,
+        })
+    }
+
+    /// Returns whether the kernel may have opened inode `node` by a name that the inode has no more. An error has the kernel look the
+    /// path up anew, and find the file that has the name now.
+    fn is_opened_by_old_name(&self, node: u64) -> bool {
+        let has_name = || self.volume.attributes(node).is_ok_and(|inode| inode.links > 0);
+        self.caching.has_old_names(Instant::now()) && !has_name()
+    }
+
     pub(super) fn open(
         &self,
         request: &FuseRequest<'_>,
         open_flags: u32,
         kill_privileges: bool,
     ) -> OperationResult {
+        if self.is_opened_by_old_name(request.node) {
+            return Err(Refusal::Errno(libc::ESTALE));
+        }
         if let Some(mode) = open_mode(open_flags) {
             self.volume.check_open(request.node, mode)?;
         }

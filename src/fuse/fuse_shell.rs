@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sfs_core::format::{ROOT_INO, Timestamp};
@@ -20,6 +20,7 @@ use sfs_core::{Error, Result, Volume};
 use sfs_device::BLOCK_SIZE;
 use sfs_fuse::{AsyncDio, Errno, FuseRequest};
 
+use super::caching::Caching;
 use super::failure_log::FailureLog;
 use super::free_space::FreeSpace;
 use super::invalidations::AttributeInvalidations;
@@ -37,10 +38,6 @@ use crate::monitor::Monitor;
 use crate::mount_options::{AccessLists, MountOptions, SyncPolicy};
 use crate::request_recorder::RequestRecorder;
 use crate::survival::Journal;
-
-/// Time for which the kernel may cache names and attributes. Only this mount changes the volume, so they stay
-/// valid.
-pub(super) const TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// Bytes of `cache=` for each file that the kernel may refer to; a reference takes a quarter of that.
 const CACHE_BYTES_PER_REFERENCE: usize = 256;
@@ -82,6 +79,8 @@ pub(crate) struct FuseShell {
     pub(super) trimming: Arc<Mutex<()>>,
     /// Records of a mount that survives its daemon.
     pub(super) journal: Option<Arc<Journal>>,
+    /// How long the kernel may keep names and attributes.
+    pub(super) caching: Caching,
     /// `true` after the reason why there are no swap files was logged.
     has_refused_swap: AtomicBool,
 }
@@ -110,6 +109,7 @@ impl FuseShell {
             latencies: Arc::default(),
             trimming: Arc::default(),
             journal: None,
+            caching: Caching::default(),
             has_refused_swap: AtomicBool::default(),
             writeback: options.writeback,
             async_dio: options.async_dio,
@@ -125,6 +125,16 @@ impl FuseShell {
             invalidations: Arc::default(),
             referenced_files_max: options.volume.cache / CACHE_BYTES_PER_REFERENCE,
         }
+    }
+
+    /// Has the kernel cache names and attributes for a short time, as it sends no request again.
+    pub(crate) fn cache_shortly(&mut self) {
+        self.caching.is_short = true;
+    }
+
+    /// Notes that this daemon has the mount of another one from now on, and whether that has died.
+    pub(crate) fn note_start(&mut self, follows_a_death: bool) {
+        self.caching.revived = follows_a_death.then(Instant::now);
     }
 
     /// Returns the record of data that the kernel could not write back. The kernel reports
@@ -224,7 +234,7 @@ impl FuseShell {
         if self.volume.referenced_files() > self.referenced_files_max {
             self.invalidations.post_prune();
         }
-        entry(found)
+        entry(found, self.caching.ttl())
     }
 
     /// Asks the kernel by `send` to forget the files that it has not looked up for the longest
@@ -320,7 +330,7 @@ impl FuseShell {
 
     /// Tells the kernel that attributes of inode `ino` have changed without a request for them: those of a directory, or of a
     /// file by an access list, a flag, a preallocation or its time of access. Must be called before the reply: attributes that are
-    /// on their way to another process were read before the change, and the kernel would cache them for [`TTL`]. Cached
+    /// on their way to another process were read before the change, and the kernel would cache them. Cached
     /// data stays, so the kernel waits for no request.
     pub(super) fn attributes_changed(&self, ino: u64) {
         if let Some(notify) = &self.notify
@@ -347,12 +357,12 @@ pub(super) fn caller(request: &FuseRequest<'_>) -> Caller {
     Caller { uid: request.uid, gid: request.gid, now: file_clock::now(), umask: None }
 }
 
-fn entry(entry: &FileEntry) -> sfs_fuse::NodeEntry {
+fn entry(entry: &FileEntry, ttl: Duration) -> sfs_fuse::NodeEntry {
     sfs_fuse::NodeEntry {
         node: entry.ino,
         generation: generation(entry),
-        name_ttl: TTL,
-        attributes_ttl: TTL,
+        name_ttl: ttl,
+        attributes_ttl: ttl,
         attributes: inode_attributes::of(entry.ino, &entry.inode),
     }
 }

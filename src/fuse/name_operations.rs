@@ -10,19 +10,10 @@ use sfs_fuse::{
     CreateArgs, DirectoryListing, Errno, FuseRequest, ListingEntry, ReadArgs, Reply, SetattrArgs,
 };
 
-use super::fuse_shell::{FuseShell, TTL, caller};
+use super::fuse_shell::{FuseShell, caller};
 use super::latencies::OperationKind;
 use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 use super::{inode_attributes, privileges};
-
-/// Reply that a name does not exist: inode number 0, which the kernel may cache.
-const ABSENT: sfs_fuse::NodeEntry = sfs_fuse::NodeEntry {
-    node: 0,
-    generation: 0,
-    name_ttl: TTL,
-    attributes_ttl: TTL,
-    attributes: inode_attributes::NONE,
-};
 
 /// Prefixes of the extended attributes that files can have.
 const NAMESPACES: [&[u8]; 3] = [b"user.", TRUSTED, b"security."];
@@ -34,7 +25,7 @@ impl FuseShell {
     pub(super) fn lookup(&self, parent: u64, name: &[u8]) -> OperationResult {
         match self.volume.lookup(parent, name) {
             Ok(found) => Ok(Reply::Entry(self.entry(&found))),
-            Err(Error::NotFound) => Ok(Reply::Entry(ABSENT)),
+            Err(Error::NotFound) => Ok(Reply::Entry(self.caching.absent())),
             Err(error) => Err(error.into()),
         }
     }
@@ -99,7 +90,7 @@ impl FuseShell {
         }
         self.names_changed(ino)?;
         self.attributes_shown(ino);
-        Ok(Reply::Attributes(inode_attributes::of(ino, &inode), TTL))
+        Ok(Reply::Attributes(inode_attributes::of(ino, &inode), self.caching.ttl()))
     }
 
     pub(super) fn make(

@@ -87,6 +87,10 @@ impl FuseShell {
                 if is_open {
                     journal.complete(request, &self.outcome_in_log(of));
                 }
+            } else if is_open && !revival.sends_again {
+                // The program has got this error, and the kernel knows nothing of the change.
+                let ended: ReplyResult = Err(Errno::new(libc::ECONNABORTED));
+                journal.complete(request, &ended);
             } else if is_open {
                 let result = self.finish(of, is_open_in_log);
                 if !matches!(result, Ok(Reply::Parked(_))) {

@@ -65,6 +65,8 @@ pub(crate) struct Giver {
     pub(crate) foreground: bool,
     /// `true` if the monitor starts this program again when it dies.
     pub(crate) survives: bool,
+    /// `true` if the kernel sends requests again that were not answered.
+    pub(crate) sends_again: bool,
     /// `true` once the last checkpoint has begun. Locked during a handover.
     pub(crate) is_over: Arc<Mutex<bool>>,
     pub(crate) turn: Arc<Turn>,
@@ -163,6 +165,9 @@ impl Giver {
              --transport dev for upgrades, or unmount it and mount it again"
         } else if self.volume.superblock().features.has_cache() {
             "has a cache on an SSD, which another program cannot take over; unmount it and mount it again"
+        } else if self.survives && !self.sends_again {
+            "is mounted with -o survive, and this kernel does not send requests again, so calls under way would get an error; \
+             unmount it and mount it again"
         } else if self.freezer.is_frozen() {
             "is frozen; thaw it first"
         } else if self.scrubber.is_running() {
@@ -321,9 +326,7 @@ impl Giver {
         for (usage, socket) in self.metrics.lock().iter() {
             descriptors.add(*usage, socket.try_clone().map_err(failed)?);
         }
-        for channel in pauser.duplicates().map_err(failed)? {
-            descriptors.add(DescriptorUse::Channel, channel);
-        }
+        descriptors.add_channels(pauser.duplicates().map_err(failed)?);
         let uses: Vec<_> = descriptors.iter().map(|(usage, _)| *usage).collect();
         if uses.len() > DESCRIPTORS_MAX {
             return Err(self.refused("too many descriptors are open; mount with threads="));

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use serde::{Deserialize, Serialize};
 use sfs_core::FileReferences;
-use sfs_fuse::{Agreed, InitFlags};
+use sfs_fuse::{Agreed, InitFlags, SessionChannels};
 
 use crate::fuse::{HandedHandles, HandedLosses};
 
@@ -73,6 +73,8 @@ pub(crate) enum DescriptorUse {
     MetricsAddress,
     /// Channel of the kernel's requests.
     Channel,
+    /// Channel of the kernel's requests that nobody reads. Each program makes its own from it.
+    UnreadChannel,
     /// Memory with the records of a mount that survives its daemon.
     Records,
     /// Socket to the monitor for requests about the mount.
@@ -96,6 +98,23 @@ impl HandedDescriptors {
 
     pub(crate) fn add(&mut self, usage: DescriptorUse, descriptor: impl Into<OwnedFd>) {
         self.0.push((usage, descriptor.into()));
+    }
+
+    pub(super) fn add_channels(&mut self, channels: SessionChannels) {
+        match channels {
+            SessionChannels::Read(all) => {
+                all.into_iter().for_each(|channel| self.add(DescriptorUse::Channel, channel));
+            }
+            SessionChannels::Unread(channel) => self.add(DescriptorUse::UnreadChannel, channel),
+        }
+    }
+
+    /// Takes the channels of the kernel's requests.
+    pub(super) fn take_channels(&mut self) -> SessionChannels {
+        match self.take(DescriptorUse::UnreadChannel) {
+            Some(unread) => SessionChannels::Unread(unread),
+            None => SessionChannels::Read(self.take_all(DescriptorUse::Channel)),
+        }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &(DescriptorUse, OwnedFd)> {

@@ -17,7 +17,7 @@ use nix::sys::stat;
 use rustix::thread::set_name;
 use sfs_core::Volume;
 use sfs_device::FileDevice;
-use sfs_fuse::Agreed;
+use sfs_fuse::{Agreed, SessionChannels};
 use sfs_system::mountinfo::DeviceNumber;
 
 use super::link::Link;
@@ -151,6 +151,11 @@ impl Taken {
         let request = Duration::from_nanos(nanos);
         let is_possible = (1..=SPEED_MAX).contains(&bytes_per_second) && request <= REQUEST_MAX;
         is_possible.then_some(DeviceSpeed { bytes_per_second, request })
+    }
+
+    /// Takes the channels of the kernel's requests.
+    pub(crate) fn take_channels(&mut self) -> SessionChannels {
+        self.descriptors.take_channels()
     }
 
     /// Takes the connection to the monitor of a program that has died.

@@ -174,7 +174,7 @@ pub const TABLE: &[MountOption] = &[
     own(
         &["survive", "nosurvive"],
         "start the daemon again when it dies, with everything that programs had written, or unmount; only \
-         root can, over /dev/fuse and from Linux 6.10 on",
+         root can, over /dev/fuse; before Linux 6.10 calls under way get an error",
         "nosurvive",
     ),
     own(&["allow_other"], "let other users access the mount of an ordinary user", ""),

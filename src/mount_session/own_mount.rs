@@ -19,7 +19,6 @@ use signal_hook::iterator::Signals;
 
 use crate::exit_error::ExitError;
 use crate::fuse::FuseShell;
-use crate::handover::state::DescriptorUse;
 use crate::handover::taking::Taken;
 use crate::handover::turn::Turn;
 use crate::monitor::Monitor;
@@ -160,7 +159,7 @@ pub(super) fn taken_device(
 /// Goes on with the session of a mount that another program hands over.
 pub(super) fn taken_over(
     taken: &mut Taken,
-    shell: FuseShell,
+    (shell, threads): (FuseShell, usize),
     monitor: Arc<Monitor>,
     name: &str,
 ) -> Result<(Serving, OwnMount), ExitError> {
@@ -171,8 +170,8 @@ pub(super) fn taken_over(
     } else {
         own_of_table(taken, table, monitor, name)?
     };
-    let channels = taken.descriptors.take_all(DescriptorUse::Channel);
-    let serving = Serving::resume(channels, taken.agreed, shell, taken.reason());
+    let channels = taken.take_channels();
+    let serving = Serving::resume(channels, taken.agreed, (shell, threads), taken.reason());
     Ok((serving.map_err(ExitError::system)?, own))
 }
 

@@ -224,13 +224,15 @@ pub(super) fn prepare(
                 parts.handles.adopt_opened(revival.handles());
             }
             shell.post_losses();
-            let (serving, own) = own_mount::taken_over(taken, shell, monitor.clone(), &name)?;
+            shell.note_start(request.follows_a_death());
+            let served = (shell, mount::threads(&options));
+            let (serving, own) = own_mount::taken_over(taken, served, monitor.clone(), &name)?;
             (None, serving, own, None)
         }
         None => {
             let target = MountTarget { device: path, is_block_device, dir };
             let (unannounced, serving, own, root) =
-                mount_and_open(&target, &options, request.transport, shell, monitor.clone())?;
+                mount_and_open(&target, &options, request, shell, monitor.clone())?;
             (Some(unannounced), serving, own, Some(root))
         }
     };
@@ -260,7 +262,10 @@ pub(super) fn prepare(
         taken.wait_for_commit()?;
         begin_writing(&volume, taken, &own, &name);
     }
-    if let (Some(revival), Some(journal)) = (revival, &journal) {
+    if let (Some(mut revival), Some(journal)) = (revival, &journal) {
+        if !serving.sends_again() {
+            revival.forget_replies();
+        }
         serving.replay(&revival, journal)?;
         revival.end(journal);
     }
@@ -375,7 +380,7 @@ fn hears_of_syncs(is_block_device: bool, transport: TransportChoice) -> bool {
 fn mount_and_open(
     target: &MountTarget<'_>,
     options: &MountOptions,
-    transport: TransportChoice,
+    request: &MountRequest,
     shell: FuseShell,
     monitor: Arc<Monitor>,
 ) -> Result<(UnannouncedMount, Serving, OwnMount, File), ExitError> {
@@ -384,7 +389,8 @@ fn mount_and_open(
     let own = OwnMount::at(target.dir, table, monitor, target.device.display().to_string())?;
     let unannounced = UnannouncedMount::new(own.clone());
     let root = own_mount::root(target.dir)?;
-    let opened = transport.open(channel, shell, mount::threads(options));
+    let threads = (mount::threads(options), request.never_sent_again);
+    let opened = request.transport.open(channel, shell, threads);
     let serving = opened.map_err(|error| match error.kind() {
         ErrorKind::Unsupported => ExitError::mount(error),
         _ => ExitError::mount(format_args!("cannot agree on FUSE with the kernel: {error}")),

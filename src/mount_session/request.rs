@@ -36,6 +36,8 @@ pub struct MountRequest {
     pub sloppy: bool,
     /// Mount that another program hands over to this one.
     pub take_over: Option<TakeOver>,
+    /// `true` to treat a kernel that sends requests again as one that does not.
+    pub never_sent_again: bool,
 }
 
 impl MountRequest {
@@ -69,6 +71,11 @@ impl MountRequest {
         }
         request.transport = TransportChoice::Dev;
         Ok(request)
+    }
+
+    /// Returns whether the mount is that of another program, which has died.
+    pub(super) fn follows_a_death(&self) -> bool {
+        self.take_over.as_ref().is_some_and(|given| given.after_death)
     }
 
     /// Refuses a mount on `dir` that is to survive its daemon where no daemon could be started again.

@@ -96,6 +96,7 @@ impl Prepared {
             number: own.number(),
             mounts: own.table(),
             survives: self.journal.is_some(),
+            sends_again: self.serving.sends_again(),
             metrics: Mutex::new(self.sockets.metrics.duplicates()),
         };
         if let (Some(journal), None) = (&self.journal, taken) {
@@ -136,7 +137,8 @@ impl Prepared {
         });
         let held = taken.and(self.serving.pauser());
         held.iter().for_each(Pauser::hold);
-        let notifier = records.as_ref().and(self.serving.notifier());
+        let resends = records.is_some() && self.serving.sends_again();
+        let notifier = self.serving.notifier().filter(|_| resends);
         // The mount answers only once this thread runs.
         let (own_while_serving, serving) = (own.clone(), self.serving);
         let serve = move || serving.run(|error| own_while_serving.lose(error));

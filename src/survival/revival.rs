@@ -20,6 +20,8 @@ pub(crate) struct Revival {
     survivors: Survivors,
     /// Inodes of the changes, each referred to until the last of its own is repeated.
     held: BTreeSet<u64>,
+    /// `true` if the kernel sends requests again that it has no reply to.
+    pub(crate) sends_again: bool,
 }
 
 /// Begins the journal of a new mount of the device called `name`.
@@ -40,7 +42,7 @@ pub(crate) fn revive(
     let journal =
         Journal::new(parts, name.into(), areas, (survivors.last_time(), survivors.last_done()));
     let held = survivors.changed_nodes();
-    Ok((Some(Arc::new(journal)), Some(Revival { survivors, held })))
+    Ok((Some(Arc::new(journal)), Some(Revival { survivors, held, sends_again: true })))
 }
 
 impl Revival {
@@ -57,6 +59,12 @@ impl Revival {
     /// Returns whether the kernel refers to inode `node`.
     pub(crate) fn is_referred(&self, node: u64) -> bool {
         self.survivors.is_referred(node)
+    }
+
+    /// Forgets the replies: requests without one have ended with the process before, and the kernel asks for none again.
+    pub(crate) fn forget_replies(&mut self) {
+        self.sends_again = false;
+        self.survivors.forget_replies();
     }
 
     /// Gives the volume the references of the process before.

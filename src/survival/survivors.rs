@@ -198,6 +198,11 @@ impl Survivors {
         self.changes.iter().map(|change| change.begun.now).max().unwrap_or_default()
     }
 
+    /// Forgets the replies to requests.
+    pub(super) fn forget_replies(&mut self) {
+        self.replies.clear();
+    }
+
     /// Gives `journal` the replies that the kernel may ask for again.
     pub(crate) fn hand_replies_to(&mut self, journal: &Journal) {
         journal.set_earlier(std::mem::take(&mut self.replies));

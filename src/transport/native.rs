@@ -2,9 +2,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 
-use sfs_fuse::{Agreed, FuseSession, NoUring, Notifier, Pauser, SessionConfig};
+use sfs_fuse::{Agreed, FuseSession, NoUring, Notifier, Pauser, SessionChannels, SessionConfig};
 
 use super::notify_thread::{ATTRIBUTES_ONLY, serve_with_notifications};
 use crate::exit_error::ExitError;
@@ -23,25 +22,33 @@ impl NativeSession {
         channel: File,
         shell: FuseShell,
         threads: usize,
-        rings: bool,
+        (rings, never_sent_again): (bool, bool),
     ) -> io::Result<Self> {
-        let config = SessionConfig { rings, ..config(&shell, threads) };
+        let config = SessionConfig { rings, never_sent_again, ..config(&shell, threads) };
         let session = FuseSession::new(channel.into(), &config)?;
         Self::of(session, shell)
     }
 
     /// Goes on with the session of another program.
     pub(super) fn resume(
-        channels: Vec<OwnedFd>,
+        channels: SessionChannels,
         agreed: Agreed,
         shell: FuseShell,
+        threads: usize,
     ) -> io::Result<Self> {
-        let config = config(&shell, channels.len());
+        let threads = match &channels {
+            SessionChannels::Read(all) => all.len(),
+            SessionChannels::Unread(_) => threads,
+        };
+        let config = config(&shell, threads);
         Self::of(FuseSession::resume(channels, agreed, &config)?, shell)
     }
 
     fn of(session: FuseSession, mut shell: FuseShell) -> io::Result<Self> {
         shell.agree(session.agreed().flags)?;
+        if !session.sends_again() {
+            shell.cache_shortly();
+        }
         let notifier = session.notifier();
         shell.notify_by(Box::new(move |node| notifier.attributes_changed(node)));
         Ok(Self { session, shell })
@@ -55,6 +62,11 @@ impl NativeSession {
     /// Returns a sender of notifications.
     pub(super) fn notifier(&self) -> Notifier {
         self.session.notifier()
+    }
+
+    /// Returns whether requests that were read and not answered are sent again to the next process.
+    pub(super) fn sends_again(&self) -> bool {
+        self.session.sends_again()
     }
 
     /// Executes recorded changes once more.

@@ -22,7 +22,7 @@ use crate::channels::uring_slots::{self, NoUring};
 use crate::channels::wake;
 use crate::handler::{AtOnce, Handler};
 use crate::parked::{EndOnDrop, Parked, QueueName};
-use crate::pausing::{Pauser, Pausing};
+use crate::pausing::{Pauser, Pausing, SessionChannels};
 use crate::protocol::abi::{self, InitOut, opcode};
 use crate::protocol::errno::Errno;
 use crate::protocol::fuse_request::{FuseRequest, split_header};
@@ -37,6 +37,8 @@ pub struct FuseSession {
     channel: Arc<FuseChannel>,
     /// Further channels, one for each thread but the first, if there are no rings.
     others: Vec<Arc<FuseChannel>>,
+    /// Channel that nobody reads, if requests end with the process that has read them. The others were made from it.
+    unread: Option<Arc<FuseChannel>>,
     agreed: Agreed,
     slots: Result<Vec<UringSlot>, NoUring>,
     parked: Arc<Parked>,
@@ -57,6 +59,9 @@ impl FuseSession {
     pub fn new(channel: OwnedFd, config: &SessionConfig) -> io::Result<Self> {
         let channel = Arc::new(FuseChannel::new(File::from(channel)));
         let (agreed, slots) = negotiate(&channel, config)?;
+        if config.outlives_process && slots.is_err() && !sends_again(&channel, &agreed, config) {
+            return Self::beside(channel, agreed, slots, config);
+        }
         let threads = config.threads.max(1);
         let more = if slots.is_ok() { 0 } else { threads - 1 };
         let others = (0..more).map(|_| channel.another().map(Arc::new));
@@ -71,14 +76,34 @@ impl FuseSession {
     ///
     /// `InvalidInput` without a channel; errors of the system.
     pub fn resume(
-        channels: Vec<OwnedFd>,
+        channels: SessionChannels,
         agreed: Agreed,
         config: &SessionConfig,
     ) -> io::Result<Self> {
-        let mut channels =
-            channels.into_iter().map(|channel| Arc::new(FuseChannel::new(File::from(channel))));
-        let first = channels.next().ok_or(io::ErrorKind::InvalidInput)?;
-        Self::over(first, channels.collect(), agreed, Err(NoUring::TakenOver), config)
+        let channel = |descriptor| Arc::new(FuseChannel::new(File::from(descriptor)));
+        let slots = Err(NoUring::TakenOver);
+        match channels {
+            SessionChannels::Read(channels) => {
+                let mut channels = channels.into_iter().map(channel);
+                let first = channels.next().ok_or(io::ErrorKind::InvalidInput)?;
+                Self::over(first, channels.collect(), agreed, slots, config)
+            }
+            SessionChannels::Unread(unread) => Self::beside(channel(unread), agreed, slots, config),
+        }
+    }
+
+    /// Returns a session whose threads read from channels of their own, and nobody from `unread`.
+    fn beside(
+        unread: Arc<FuseChannel>,
+        agreed: Agreed,
+        slots: Result<Vec<UringSlot>, NoUring>,
+        config: &SessionConfig,
+    ) -> io::Result<Self> {
+        let first = unread.separate().map(Arc::new)?;
+        let others = (1..config.threads).map(|_| unread.separate().map(Arc::new));
+        let others = others.collect::<io::Result<_>>()?;
+        let session = Self::over(first, others, agreed, slots, config)?;
+        Ok(Self { unread: Some(unread), ..session })
     }
 
     fn over(
@@ -93,7 +118,14 @@ impl FuseSession {
         let mut parked = Parked::new(agreed.max_write, config.parked_bytes_max, 1 + others.len());
         parked.populates = outlives_process;
         let (parked, pausing) = (Arc::new(parked), Arc::default());
-        Ok(Self { channel, others, agreed, slots, parked, pausing, outlives_process })
+        let unread = None;
+        Ok(Self { channel, others, unread, agreed, slots, parked, pausing, outlives_process })
+    }
+
+    /// Returns whether requests that a process has read and not answered are sent again to the next one. Otherwise they end with the
+    /// process, by ECONNABORTED. Only for a session that outlives its process.
+    pub fn sends_again(&self) -> bool {
+        self.unread.is_none()
     }
 
     /// Returns a way to pause this session while it is served, for another program to take it over; `None` with rings, which
@@ -104,6 +136,7 @@ impl FuseSession {
             pausing: self.pausing.clone(),
             parked: self.parked.clone(),
             channels: all().map(Arc::downgrade).collect(),
+            unread: self.unread.as_ref().map(Arc::downgrade),
             agreed: self.agreed,
         })
     }
@@ -179,6 +212,7 @@ impl FuseSession {
     pub fn serve(self, handler: &impl Handler, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {
         let slots = self.slots.unwrap_or_default();
         let channels = self.others;
+        let _unread = self.unread;
         let (parked, pausing) = (&*self.parked, &*self.pausing);
         let populates = self.outlives_process;
         let worker = Server { agreed: &self.agreed, handler, parked, pausing, populates };
@@ -315,6 +349,11 @@ fn negotiate(
             return Ok((agreed, slots));
         }
     }
+}
+
+/// Returns whether the kernel sends requests again over `channel`. It has read none yet.
+fn sends_again(channel: &Arc<FuseChannel>, agreed: &Agreed, config: &SessionConfig) -> bool {
+    !config.never_sent_again && Notifier::new(channel.clone(), agreed.minor).resend().is_ok()
 }
 
 fn send_init(channel: &FuseChannel, unique: u64, out: &InitOut) -> io::Result<()> {

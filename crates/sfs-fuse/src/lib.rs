@@ -55,7 +55,7 @@ pub use channels::notifier::Notifier;
 pub use channels::uring_slots::NoUring;
 pub use fuse_session::FuseSession;
 pub use handler::{Handler, WaitingChange};
-pub use pausing::{Pause, Pauser};
+pub use pausing::{Pause, Pauser, SessionChannels};
 pub use protocol::argument_reader::Malformed;
 pub use protocol::directory_listing::{DirectoryListing, ListingEntry};
 pub use protocol::errno::Errno;

@@ -110,7 +110,18 @@ pub struct Pauser {
     pub(crate) parked: Arc<Parked>,
     /// The session alone keeps them open: the kernel must learn of its end.
     pub(crate) channels: Vec<Weak<FuseChannel>>,
+    /// Channel that nobody reads, and that another session makes its own from.
+    pub(crate) unread: Option<Weak<FuseChannel>>,
     pub(crate) agreed: Agreed,
+}
+
+/// Descriptors with which another program goes on with a session.
+#[derive(Debug)]
+pub enum SessionChannels {
+    /// All channels. What was read from them, and not answered, outlives the process that has read it while a duplicate is open.
+    Read(Vec<OwnedFd>),
+    /// The channel that nobody reads. Each process makes its own from it, and what was read from those ends with them.
+    Unread(OwnedFd),
 }
 
 /// Pause of a session. Dropping the value ends the pause.
@@ -161,17 +172,23 @@ impl Pauser {
         &self.agreed
     }
 
-    /// Returns duplicates of the descriptors of all channels, for [`FuseSession::resume`](crate::FuseSession::resume).
+    /// Returns duplicates of the descriptors of the channels, for [`FuseSession::resume`](crate::FuseSession::resume).
     ///
     /// # Errors
     ///
     /// `NotConnected` if the session has ended; errors of the system.
-    pub fn duplicates(&self) -> io::Result<Vec<OwnedFd>> {
+    pub fn duplicates(&self) -> io::Result<SessionChannels> {
         let duplicate = |channel: &Weak<FuseChannel>| {
             let channel = channel.upgrade().ok_or(io::ErrorKind::NotConnected)?;
             channel.file().try_clone().map(OwnedFd::from)
         };
-        self.channels.iter().map(duplicate).collect()
+        match &self.unread {
+            Some(unread) => duplicate(unread).map(SessionChannels::Unread),
+            None => {
+                let all = self.channels.iter().map(duplicate);
+                all.collect::<io::Result<_>>().map(SessionChannels::Read)
+            }
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Facts that docs/decisions/0045 relies on: how the kernel treats requests whose reader goes away.
+//! Facts that docs/decisions/0045 and 0046 rely on: how the kernel treats requests whose reader goes away.
 //!
 //! The tests speak the protocol themselves, as a session hides what they look at.
 #![expect(clippy::host_endian_bytes, reason = "the protocol has the byte order of the machine")]
@@ -20,7 +20,16 @@ const CLONE: libc::Ioctl = libc::_IOR::<u32>(229, 0);
 
 const LOOKUP: u32 = 1;
 const GETATTR: u32 = 3;
+const SETATTR: u32 = 4;
+const OPEN: u32 = 14;
+const WRITE: u32 = 16;
+const RELEASE: u32 = 18;
+const FSYNC: u32 = 20;
+const FLUSH: u32 = 25;
 const INIT: u32 = 26;
+
+/// Feature of INIT: the kernel's cache writes data back.
+const WRITEBACK_CACHE: u32 = 1 << 16;
 
 /// Code of the notification FUSE_NOTIFY_RESEND.
 const RESEND: i32 = 7;
@@ -38,6 +47,10 @@ struct RawMount {
 impl RawMount {
     /// Mounts, and answers what comes before the first look-up; `None` if mounting is not possible.
     fn new() -> Option<Self> {
+        Self::with_features(0)
+    }
+
+    fn with_features(flags: u32) -> Option<Self> {
         let scratch = tempfile::tempdir().expect("a directory");
         let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
         let mounted = opened.and_then(|channel| {
@@ -52,7 +65,7 @@ impl RawMount {
         let number = |at: usize| u32::from_ne_bytes(init.body[at..at + 4].try_into().expect("4"));
         let minor = number(4);
         let mut reply = Vec::new();
-        for value in [7, minor.min(45), number(8), 0, 12 | 9 << 16, 128 << 10, 1] {
+        for value in [7, minor.min(45), number(8), flags, 12 | 9 << 16, 128 << 10, 1] {
             reply.extend_from_slice(&u32::to_ne_bytes(value));
         }
         reply.resize(64, 0);
@@ -96,13 +109,15 @@ impl Drop for RawMount {
 struct Request {
     opcode: u32,
     unique: u64,
+    node: u64,
     body: Vec<u8>,
 }
 
 fn parse(message: &[u8]) -> Request {
     let opcode = u32::from_ne_bytes(message[4..8].try_into().expect("4 bytes"));
     let unique = u64::from_ne_bytes(message[8..16].try_into().expect("8 bytes"));
-    Request { opcode, unique, body: message[40..].to_vec() }
+    let node = u64::from_ne_bytes(message[16..24].try_into().expect("8 bytes"));
+    Request { opcode, unique, node, body: message[40..].to_vec() }
 }
 
 fn read(mut channel: &File) -> Request {
@@ -125,12 +140,57 @@ fn read_look_up(channel: &File) -> Request {
 
 /// Attributes of the root, valid for a long time.
 fn root() -> Vec<u8> {
+    attributes(1, 0o040_755, 2)
+}
+
+fn attributes(ino: u64, mode: u32, links: u32) -> Vec<u8> {
     let mut reply = vec![0; 104];
     reply[0..8].copy_from_slice(&u64::to_ne_bytes(1000));
-    reply[16..24].copy_from_slice(&u64::to_ne_bytes(1));
-    reply[16 + 60..16 + 64].copy_from_slice(&u32::to_ne_bytes(0o040_755));
-    reply[16 + 64..16 + 68].copy_from_slice(&u32::to_ne_bytes(2));
+    reply[16..24].copy_from_slice(&u64::to_ne_bytes(ino));
+    reply[16 + 60..16 + 64].copy_from_slice(&u32::to_ne_bytes(mode));
+    reply[16 + 64..16 + 68].copy_from_slice(&u32::to_ne_bytes(links));
     reply
+}
+
+/// Inode of the file in [`serve_file`].
+const FILE: u64 = 2;
+
+/// Serves an empty file over `channel`, until a request of the operation `ends`, which stays without an answer, or one of the
+/// operation `last`, which is answered.
+fn serve_file(channel: &File, ends: u32, last: u32) {
+    let file = attributes(FILE, 0o100_644, 1);
+    loop {
+        let request = read(channel);
+        if request.opcode == ends {
+            return;
+        }
+        let body = match request.opcode {
+            LOOKUP => {
+                // Inode, generation, and how long the name is valid.
+                let mut entry = [FILE, 0, 1000].map(u64::to_ne_bytes).concat();
+                entry.extend_from_slice(&1000u64.to_ne_bytes());
+                entry.extend_from_slice(&[0; 8]);
+                entry.extend_from_slice(&file[16..]);
+                entry
+            }
+            GETATTR if request.node == 1 => root(),
+            GETATTR | SETATTR => file.clone(),
+            OPEN => vec![0; 16],
+            WRITE => {
+                let len = u32::from_ne_bytes(request.body[16..20].try_into().expect("4 bytes"));
+                [len, 0].map(u32::to_ne_bytes).concat()
+            }
+            FLUSH | RELEASE | FSYNC => Vec::new(),
+            _ => {
+                let _ = answer(channel, request.unique, libc::ENOSYS, &[]);
+                continue;
+            }
+        };
+        answer(channel, request.unique, 0, &body).expect("the kernel takes the answer");
+        if request.opcode == last {
+            return;
+        }
+    }
 }
 
 fn answer(mut channel: &File, unique: u64, errno: i32, body: &[u8]) -> io::Result<()> {
@@ -223,4 +283,33 @@ fn a_request_that_is_read_into_absent_memory_is_lost() {
     let error = io::Error::last_os_error();
     assert_eq!((len, error.raw_os_error()), (-1, Some(libc::EFAULT)));
     assert_eq!(caller.join().expect("no panic"), Some(libc::EIO));
+}
+
+/// Data of the kernel's cache that was being written back when its reader went away is reported by fsync(2), once for each handle.
+#[test]
+fn write_back_that_ends_with_its_channel_is_reported_by_fsync() {
+    let Some(mount) = RawMount::with_features(WRITEBACK_CACHE) else { return };
+    let path = mount.scratch.path().join("file");
+    let caller = std::thread::spawn(move || {
+        let opened = || File::options().read(true).write(true).open(&path).expect("it is served");
+        let (mut file, other) = (opened(), opened());
+        file.write_all(&[1; 4096]).expect("the cache takes it");
+        let outcomes = [&file, &file, &other, &other]
+            .map(|file| file.sync_all().err().and_then(|error| error.raw_os_error()));
+        drop((file, other));
+        outcomes
+    });
+    let (first, second) = (mount.another(), mount.another());
+    serve_file(&first, WRITE, INIT);
+    // As when the process that has read it dies.
+    drop(first);
+    serve_file(&second, INIT, FLUSH);
+    serve_file(&second, INIT, FLUSH);
+    let outcomes = caller.join().expect("no panic");
+    println!("outcomes of fsync: {outcomes:?}");
+    let [first, again, other, other_again] = outcomes;
+    for code in [first, other] {
+        assert!(matches!(code, Some(libc::EIO | libc::ECONNABORTED)), "{outcomes:?}");
+    }
+    assert_eq!((again, other_again), (None, None), "{outcomes:?}");
 }

@@ -60,14 +60,29 @@ impl Empty {
 
 #[test]
 fn no_request_is_lost_or_answered_twice_by_pauses() {
-    let scratch = tempfile::tempdir().expect("a directory");
-    let Some(channel) = mount_at(scratch.path()) else { return };
-    let config = SessionConfig {
+    pause_and_go_on(&config());
+}
+
+/// The same where each session makes its channels from one that nobody reads.
+#[test]
+fn no_request_is_lost_where_each_session_has_channels_of_its_own() {
+    let config = SessionConfig { outlives_process: true, never_sent_again: true, ..config() };
+    pause_and_go_on(&config);
+}
+
+fn config() -> SessionConfig {
+    SessionConfig {
         flags: InitFlags::BIG_WRITES | InitFlags::PARALLEL_DIROPS,
         threads: 3,
         ..SessionConfig::default()
-    };
-    let session = FuseSession::new(channel.into(), &config).expect("a session");
+    }
+}
+
+fn pause_and_go_on(config: &SessionConfig) {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let Some(channel) = mount_at(scratch.path()) else { return };
+    let session = FuseSession::new(channel.into(), config).expect("a session");
+    assert_eq!(session.sends_again(), !config.never_sent_again);
     let agreed = *session.agreed();
     let pauser = session.pauser().expect("no rings");
     assert!(pauser.pause(WAIT_MAX).is_none(), "nothing serves yet");
@@ -103,7 +118,7 @@ fn no_request_is_lost_or_answered_twice_by_pauses() {
         // Another session goes on; the first one stays in its pause.
         let pause = pauser.pause(WAIT_MAX).expect("a pause");
         let (channels, before) = (pauser.duplicates().expect("descriptors"), first.count());
-        let resumed = FuseSession::resume(channels, agreed, &config).expect("a session");
+        let resumed = FuseSession::resume(channels, agreed, config).expect("a session");
         let going_on = scope.spawn(|| resumed.run(|request, _| second.answer(request), lost));
         while second.count() < 100 {
             thread::sleep(Duration::from_millis(1));

@@ -78,9 +78,15 @@ impl FuseChannel {
     /// answered on it, without the locks of this channel. If the kernel cannot open another
     /// channel, returns one with a duplicate of the descriptor.
     pub(crate) fn another(&self) -> io::Result<Self> {
-        let opened = OpenOptions::new().read(true).write(true).open(FUSE_DEVICE);
-        let cloned = opened.and_then(|file| fuse_syscalls::attach(&file, &self.0).map(|()| file));
-        cloned.or_else(|_| self.0.try_clone()).map(Self)
+        self.separate().or_else(|_| self.0.try_clone().map(Self))
+    }
+
+    /// Opens another channel as [`FuseChannel::another`] does, or fails. Requests that are read from it end when it is closed, and
+    /// those of this channel do not.
+    pub(crate) fn separate(&self) -> io::Result<Self> {
+        let opened = OpenOptions::new().read(true).write(true).open(FUSE_DEVICE)?;
+        fuse_syscalls::attach(&opened, &self.0)?;
+        Ok(Self(opened))
     }
 
     pub(crate) fn file(&self) -> &File {

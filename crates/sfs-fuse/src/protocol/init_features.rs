@@ -146,6 +146,8 @@ pub struct SessionConfig {
     pub parked_bytes_max: usize,
     /// `true` if another process goes on with the channels when this one is killed: memory for requests is occupied at once.
     pub outlives_process: bool,
+    /// `true` to treat a kernel that sends requests again as one that does not, for tests.
+    pub never_sent_again: bool,
 }
 
 impl Default for SessionConfig {
@@ -163,6 +165,7 @@ impl Default for SessionConfig {
             background_of_rings: None,
             parked_bytes_max: 16 << 20,
             outlives_process: false,
+            never_sent_again: false,
         }
     }
 }
