@@ -20,6 +20,7 @@ mod fsx;
 mod guest;
 mod imports;
 mod installed;
+mod kernels;
 mod machine;
 mod model;
 mod mount;
@@ -72,6 +73,8 @@ enum Command {
     TestInstalled,
     /// Boot a Debian system in QEMU whose root filesystem and /home are SFS: restart, power cut and end while it writes.
     TestRoot,
+    /// Boot Debian 12 with its Linux 6.1 in QEMU: mkfs, mount, fsck, and deaths of the daemon with -o survive.
+    TestKernels,
     /// Make a volume, copy a source tree onto it, compare and check it.
     Demo,
     /// Copy a source tree and run git and cargo on a volume; compare again after an unmount.
@@ -207,6 +210,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Dist(options) => dist::run(&workspace, &options, &mut tally),
         Command::TestInstalled => installed::run(&workspace, &mut tally),
         Command::TestRoot => rooted::run(&workspace, &mut tally),
+        Command::TestKernels => kernels::run(&workspace, &mut tally),
         Command::Demo => return demo::run(&workspace).map(|()| true),
         Command::Apps { long, on } => apps::run(&workspace, on.into(), long, &mut tally),
         Command::Pjdfstest { on, pattern } => {

@@ -8,7 +8,7 @@ use crate::{
     cargo::{self, cargo},
     crash, dist,
     filesystem::{FilesystemKind, Subject},
-    fsx, imports, installed, machine, pjdfstest,
+    fsx, imports, installed, kernels, machine, pjdfstest,
     report::{StepOutcome, Tally},
     rooted,
     run::Cmd,
@@ -135,6 +135,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         busy_model(workspace, tally);
         installed::run(workspace, tally);
         rooted::run(workspace, tally);
+        kernels::run(workspace, tally);
         tally.step("filling large volumes, bytes of a mixed load", || {
             let model = ["test", "--release", "-p", "sfs-core", "--test", "model"];
             let filters = ["--", "--ignored", "in_one_go", "a_mixed_load"];
