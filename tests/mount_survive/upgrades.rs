@@ -12,7 +12,7 @@ use sfs_testkit::{SeededRng, number_from_env, wait_until};
 use super::harness::{TestVolume, can_mount, daemon_of, stderr};
 use super::load::Load;
 use super::programs::{self, Program, script};
-use super::{BETWEEN_MAX_MS, SurvivingMount};
+use super::{BETWEEN_MAX_MS, SurvivingMount, WAYS};
 
 impl SurvivingMount<'_> {
     fn try_upgrade(&self, arguments: &[&str]) -> Output {
@@ -157,5 +157,19 @@ fn a_death_in_an_upgrade_is_survived() {
     wait_until("a daemon runs", || daemon_of(&volume.device).is_some());
     mount.upgrade();
     assert!(Path::new(&mount.dir).join("file").exists());
+    mount.unmount();
+}
+
+/// Calls under way would get an error.
+#[test]
+fn no_upgrade_where_requests_are_not_sent_again() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("16M");
+    let mount = SurvivingMount::with(&volume, WAYS[1]);
+    let before = mount.daemon();
+    mount.fails_to_upgrade(&[], "this kernel does not send requests again");
+    assert_eq!(mount.daemon(), before);
     mount.unmount();
 }
