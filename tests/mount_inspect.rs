@@ -385,8 +385,12 @@ fn mounted_scrubs_are_stopped_resumed_and_outlived_by_their_position() {
     let begun = Instant::now();
     mount.unmount();
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    // Regression: the client asked the daemon of the next mount, which has the same number.
+    let other = TestVolume::new("16M");
+    let next = other.mount("");
     let ended = client.wait_with_output().expect("the client ends");
     assert_eq!(ended.status.code(), Some(32), "{}", stderr(&ended));
+    next.unmount();
     let mount = volume.mount("");
     let state = state.to_str().expect("UTF-8");
     let rest = json(&["scrub", "start", "--rate", "0", "--state", state], &mount.dir);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket};
-use sfs_system::mountinfo::MountRecord;
+use sfs_system::mountinfo::{self, MountRecord};
 
 use super::messages::{ControlReply, ControlRequest};
 use super::{json_line, socket_path};
@@ -30,6 +30,9 @@ pub(crate) enum ControlError {
     /// There is no socket: the daemon could not make one, or uses another runtime directory.
     #[error("no control socket of its daemon was found; see the log of the mount")]
     Absent,
+    /// The filesystem is not mounted any more, and another one has its number.
+    #[error("it was unmounted")]
+    Gone,
     /// The socket exists and no process listens: the daemon has died.
     #[error("its daemon has died; unmount it and mount it again")]
     Dead,
@@ -71,7 +74,10 @@ impl ControlClient {
             match reach(&directory.join(&name)) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
-                Ok(stream) => return Self::of_owner(stream, owner),
+                Ok(stream) => {
+                    check_present(mount)?;
+                    return Self::of_owner(stream, owner);
+                }
             }
         }
         Err(ControlError::Absent)
@@ -128,6 +134,15 @@ fn reach(path: &Path) -> io::Result<UnixStream> {
     let stream = UnixStream::from(end);
     stream.set_nonblocking(false)?;
     Ok(stream)
+}
+
+/// Checks, once the socket is reached, that its number is still that of `mount`: the kernel gives the number of an unmounted filesystem to
+/// the next one, whose daemon would get the request. A mount that this process does not see is not known to be another one.
+fn check_present(mount: &MountRecord) -> Result<(), ControlError> {
+    match mountinfo::of_number(mount.number)? {
+        Some(now) if !now.is_of_same_filesystem(mount) => Err(ControlError::Gone),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
