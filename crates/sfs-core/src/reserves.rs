@@ -37,7 +37,7 @@ const CLEANING_SEGMENTS: usize = 3;
 pub(crate) const COMMIT_SEGMENTS: usize = 4;
 
 /// Changes before a checkpoint.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct ChangesAhead {
     /// Largest number of nodes that become dirty, as [`Tree::dirtied_by`](crate::tree::Tree::dirtied_by) has it; 0 if it is not
     /// known.
@@ -47,6 +47,9 @@ pub(crate) struct ChangesAhead {
 }
 
 impl ChangesAhead {
+    /// No changes.
+    pub(crate) const NONE: Self = Self { dirtied: 0, leaves: 0 };
+
     /// Changes of this many leaves.
     pub(crate) fn of_leaves(leaves: usize) -> Self {
         Self { dirtied: 0, leaves }
@@ -114,7 +117,7 @@ pub(crate) fn clean_target_max_segments(layout: &Layout, metadata: &Metadata) ->
 }
 
 fn least_target_segments(layout: &Layout, metadata: &Metadata) -> usize {
-    cleaning_segments(layout, metadata, ChangesAhead::default()) + COMMIT_SEGMENTS
+    cleaning_segments(layout, metadata, ChangesAhead::NONE) + COMMIT_SEGMENTS
 }
 
 /// Returns the number of segments that are Clean or Drained.
@@ -129,6 +132,6 @@ pub(crate) fn reclaimable_segments(layout: &Layout, metadata: &Metadata) -> usiz
     free_segments(metadata).saturating_sub(checkpoint_segments(
         layout,
         metadata,
-        ChangesAhead::default(),
+        ChangesAhead::NONE,
     ))
 }

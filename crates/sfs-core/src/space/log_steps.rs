@@ -109,8 +109,7 @@ impl SpaceControl {
     pub(super) fn reserve_state(&self) -> ReserveState {
         let metadata = self.metadata.read();
         let clean = metadata.usage.clean_count();
-        let reserve =
-            cleaning_segments(&self.superblock.layout(), &metadata, ChangesAhead::default());
+        let reserve = cleaning_segments(&self.superblock.layout(), &metadata, ChangesAhead::NONE);
         if metadata.tree.dirty_count() == 0 || clean >= reserve + COMMIT_SEGMENTS / 2 {
             ReserveState::Enough
         } else if clean >= reserve {

@@ -72,7 +72,7 @@ impl SpaceControl {
         let has_reserve = || {
             let metadata = self.metadata.read();
             let reserve =
-                cleaning_segments(&self.superblock.layout(), &metadata, ChangesAhead::default());
+                cleaning_segments(&self.superblock.layout(), &metadata, ChangesAhead::NONE);
             clean_before(&metadata, first) >= reserve + COMMIT_SEGMENTS
         };
         for _ in 0..FRUITLESS_ROUNDS_MAX {

@@ -9,18 +9,29 @@ use crate::fixture::{NOW, create, new_with_large_segments, put};
 use crate::format::Timestamp;
 use crate::request::{VolumeOptions, Work};
 
-/// The background yields to requests, but not so long that the program has to clean itself.
-#[test]
-fn a_program_without_a_pause_need_not_clean() {
+/// Returns a volume, and a file of half of its space.
+fn half_full() -> (Volume, u64) {
     let volume = new_with_large_segments(100, VolumeOptions::default());
     let file = create(&volume, "f");
     for block in (0..50 * 500).step_by(250) {
         put(&volume, file, block, 250, 1).expect("there is room");
         volume.sync_all().expect("RAM");
     }
+    (volume, file)
+}
+
+/// Overwrites a part of that file, the number `no`, and syncs it.
+fn overwrite(volume: &Volume, file: u64, no: u64) {
+    put(volume, file, no * 7919 % (50 * 500 - 16), 16, 2).expect("there is room");
+    volume.sync_all().expect("RAM");
+}
+
+/// The background yields to requests, but not so long that the program has to clean itself.
+#[test]
+fn a_program_without_a_pause_need_not_clean() {
+    let (volume, file) = half_full();
     for no in 0..4000 {
-        put(&volume, file, no * 7919 % (50 * 500 - 16), 16, 2).expect("there is room");
-        volume.sync_all().expect("RAM");
+        overwrite(&volume, file, no);
         // The background sees a request each time that it looks.
         volume.work(NOW).expect("RAM");
     }
@@ -31,18 +42,12 @@ fn a_program_without_a_pause_need_not_clean() {
 
 /// Returns a volume that is not cleaned yet, below the steady watermark, and a file of half of its space.
 fn below_the_steady_watermark() -> (Volume, u64) {
-    let volume = new_with_large_segments(100, VolumeOptions::default());
-    let file = create(&volume, "f");
-    for block in (0..50 * 500).step_by(250) {
-        put(&volume, file, block, 250, 1).expect("there is room");
-        volume.sync_all().expect("RAM");
-    }
+    let (volume, file) = half_full();
     for no in 0.. {
         if urgency_of(&volume) >= Urgency::Steady {
             break;
         }
-        put(&volume, file, no * 7919 % (50 * 500 - 16), 16, 2).expect("there is room");
-        volume.sync_all().expect("RAM");
+        overwrite(&volume, file, no);
     }
     assert_eq!(urgency_of(&volume), Urgency::Steady);
     (volume, file)

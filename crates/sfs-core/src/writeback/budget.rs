@@ -35,9 +35,6 @@ const FILE_CHANGES_LEN_MAX: usize = 256;
 const COVERED_CHANGES_LEN_MAX: usize =
     3 * (Change::HEADER_LEN + Key::LEN) + 2 * (size_of::<u64>() + Reservation::LEN);
 
-/// No change is known yet.
-const NONE_AHEAD: ChangesAhead = ChangesAhead { dirtied: 0, leaves: 0 };
-
 /// Returns the number of segments that a batch with `reserve` has to leave Clean when it makes the changes `ahead`.
 fn reserved_segments(
     layout: &Layout,
@@ -59,7 +56,8 @@ pub(super) fn plannable_blocks(
     view: SpaceView<'_>,
     reserve: Reserve,
 ) -> usize {
-    let kept = reserved_segments(&view.layout, view.metadata, reserve, NONE_AHEAD) + DELTA_SEGMENTS;
+    let kept = reserved_segments(&view.layout, view.metadata, reserve, ChangesAhead::NONE)
+        + DELTA_SEGMENTS;
     let spare = view.metadata.usage.clean_count().saturating_sub(kept);
     behaviour.plannable_blocks(view, spare)
 }
@@ -70,7 +68,7 @@ pub(crate) fn spare_blocks(
     layout: &Layout,
     metadata: &Metadata,
 ) -> usize {
-    let kept = cleaning_segments(layout, metadata, NONE_AHEAD);
+    let kept = cleaning_segments(layout, metadata, ChangesAhead::NONE);
     behaviour.certain_blocks(layout, metadata, metadata.usage.clean_count().saturating_sub(kept))
 }
 
@@ -82,7 +80,7 @@ pub(super) fn fits_one_batch(
     metadata: &Metadata,
     dirty_blocks: usize,
 ) -> bool {
-    let kept = cleaning_segments(layout, metadata, NONE_AHEAD) + DELTA_SEGMENTS;
+    let kept = cleaning_segments(layout, metadata, ChangesAhead::NONE) + DELTA_SEGMENTS;
     let spare = metadata.usage.clean_count().saturating_sub(kept);
     dirty_blocks <= behaviour.certain_blocks(layout, metadata, spare) / 2
 }
@@ -99,7 +97,7 @@ pub(super) fn is_reserve_left(
         Reserve::CleaningOnceReleased => usage.releasable_count(),
         Reserve::Cleaning | Reserve::Checkpoint => 0,
     };
-    reserved_segments(layout, metadata, reserve, NONE_AHEAD) <= usage.clean_count() + later
+    reserved_segments(layout, metadata, reserve, ChangesAhead::NONE) <= usage.clean_count() + later
 }
 
 /// Returns the number of segments that moving `staged` empties, and that a delta can release afterwards.
