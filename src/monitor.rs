@@ -13,6 +13,7 @@ mod acts;
 mod deaths;
 mod messages;
 mod program;
+mod program_memory;
 mod server;
 mod supervisor;
 mod trusted_file;
@@ -38,9 +39,8 @@ use crate::unsafe_calls::{ForkSide, split};
 use acts::PrivilegedActs;
 pub(crate) use acts::SHUTDOWN_FLAG_MAX;
 use messages::{MonitorReply, MonitorRequest};
-pub(crate) use program::{
-    HeldMount, NotHandedOver, StartSpec, Successor, TakeOver, check_starting_from_memory,
-};
+pub(crate) use program::{HeldMount, NotHandedOver, StartSpec, Successor, TakeOver};
+pub(crate) use program_memory::check_starting_from_memory;
 pub(crate) use upgrade::UpgradeOutcome;
 use watched_process::WatchedProcess;
 

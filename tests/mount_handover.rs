@@ -11,6 +11,8 @@ mod harness;
 mod load;
 #[path = "mount_handover/programs.rs"]
 mod programs;
+#[path = "mount_handover/upgrading.rs"]
+mod upgrading;
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
@@ -25,6 +27,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use sfs_testkit::mount_table::is_mounted;
 use sfs_testkit::{number_from_env, wait_until};
+use upgrading::print_pauses;
 
 /// A mount over `/dev/fuse` whose program changes.
 struct UpgradedMount<'a> {
@@ -64,20 +67,12 @@ impl<'a> UpgradedMount<'a> {
     }
 
     fn try_upgrade(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-ctl"));
-        command.arg("upgrade").args(arguments).arg(&self.dir).output().expect("sfs-ctl runs")
+        upgrading::try_upgrade(&self.dir, arguments)
     }
 
     /// Upgrades, and returns the length of the pause.
     fn upgrade(&self) -> Duration {
-        let before = self.daemon();
-        let output = self.try_upgrade(&["--json"]);
-        assert!(output.status.success(), "{}", stderr(&output));
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        assert_eq!((&report["upgraded"], &report["version"]), (&true.into(), &1.into()));
-        wait_until("the old program ends", || daemon_of(&self.volume.device) != Some(before));
-        assert_ne!(self.daemon(), before);
-        Duration::from_millis(report["pause_ms"].as_u64().expect("a number"))
+        upgrading::upgrade(self.volume)
     }
 
     /// Asserts that an upgrade fails with these words, and that the program before serves on.
@@ -130,7 +125,7 @@ fn programs_see_a_pause_and_nothing_else() {
     let volume = TestVolume::new("512M");
     let mount = UpgradedMount::of(&volume, "rw");
     let load = Load::new(&mount.dir);
-    let mut pauses = load.run(|| {
+    let pauses = load.run(|| {
         let mut pauses = Vec::new();
         for _ in 0..upgrades {
             std::thread::sleep(Duration::from_millis(300));
@@ -138,12 +133,7 @@ fn programs_see_a_pause_and_nothing_else() {
         }
         pauses
     });
-    pauses.sort();
-    println!(
-        "{upgrades} upgrades, pauses of {:?} in the middle, {:?} at most",
-        pauses[pauses.len() / 2],
-        pauses.last()
-    );
+    print_pauses(pauses);
     load.verify();
     mount.unmount();
     let mount = UpgradedMount::of(&volume, "rw");

@@ -13,6 +13,8 @@ mod load;
 mod programs;
 #[path = "mount_survive/upgrades.rs"]
 mod upgrades;
+#[path = "mount_handover/upgrading.rs"]
+mod upgrading;
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};

@@ -15,15 +15,18 @@ const CLIENT_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Tells `client` the outcome of an upgrade.
 pub(crate) fn answer_upgrade(client: OwnedFd, outcome: UpgradeOutcome) {
-    let UpgradeOutcome { from, to, pause, refusal } = outcome;
+    let UpgradeOutcome { from, to, pause, refusal, is_served } = outcome;
     let reply = match refusal {
         None => {
             let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
             ControlReply::Upgraded(UpgradeReport { from, to, pause_ms })
         }
         Some(refusal) => {
-            let line = format_args!("{refusal}; sfs {from} serves on");
-            ExitError::with_status(refusal.status, line).into()
+            let now = match is_served {
+                true => format!("sfs {from} serves on"),
+                false => "no program serves the mount any more".into(),
+            };
+            ExitError::with_status(refusal.status, format_args!("{refusal}; {now}")).into()
         }
     };
     // A client that has gone away asks for nothing.

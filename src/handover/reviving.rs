@@ -22,9 +22,7 @@ pub(crate) fn hand_over(link: OwnedFd, held: HeldMount) -> Result<(), NotHandedO
     let link = Link::new(link);
     let mut end = Instant::now() + held.opening_max.unwrap_or(WAIT_MAX);
     let HeldMount { state, mut descriptors, monitor, .. } = held;
-    let Ok(ToNew::State(mut state)) = serde_json::from_slice(&state) else {
-        return Err(ExitError::system("the daemon that has died has given no state").into());
-    };
+    let mut state = parse(&state)?;
     check_records(&state, &descriptors)?;
     for (usage, socket) in
         [DescriptorUse::MonitorOfMount, DescriptorUse::MonitorOfProcesses].into_iter().zip(monitor)
@@ -48,6 +46,19 @@ pub(crate) fn hand_over(link: OwnedFd, held: HeldMount) -> Result<(), NotHandedO
         link.send(&answer, &[], end).map_err(ExitError::system)?;
     }
     Ok(())
+}
+
+/// Checks whether a program could go on with a mount, of which `state` and `descriptors` are held.
+pub(crate) fn check_held(state: &[u8], descriptors: &[OwnedFd]) -> Result<(), NotHandedOver> {
+    let state = parse(state)?;
+    check_records(&state, descriptors)
+}
+
+fn parse(state: &[u8]) -> Result<Box<HandedState>, ExitError> {
+    match serde_json::from_slice(state) {
+        Ok(ToNew::State(state)) => Ok(state),
+        _ => Err(ExitError::system("the daemon has given no state")),
+    }
 }
 
 /// Looks at the mark of the records: nothing else of them concerns this process.

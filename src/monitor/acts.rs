@@ -14,8 +14,7 @@ use rustix::fs::{Mode, OFlags, openat, readlinkat};
 use sfs_system::mountinfo::{DeviceNumber, MountTable};
 use zerocopy::IntoBytes;
 
-use super::program::{HandOver, StartSpec, Starter, Successor};
-use super::upgrade::AnswerUpgrade;
+use super::program::{StartSpec, Starter, Successor};
 use crate::exit_error::ExitError;
 use crate::mount;
 
@@ -29,7 +28,8 @@ const LOWEST_ADDRESS: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct PrivilegedActs {
     noted: OnceLock<NotedMount>,
-    starter: Starter,
+    /// Starter of the programs of the mount.
+    pub(super) starter: Starter,
     /// `/proc`, unless it cannot be opened. A daemon that was started in the initramfs does not find the path any more once the system
     /// has its root filesystem.
     processes: Option<File>,
@@ -60,26 +60,6 @@ impl PrivilegedActs {
     pub(super) fn start_program(&self, which: Successor) -> io::Result<OwnedFd> {
         let noted = self.noted.get().ok_or(io::ErrorKind::NotFound)?;
         self.starter.start(which, noted.number)
-    }
-
-    /// Returns how a mount is handed over to a program that is started after the death of another.
-    pub(super) fn hand_over(&self) -> HandOver {
-        self.starter.hand_over()
-    }
-
-    /// Makes the program of the last trial that of the mount, after the death of the present one. `false` if there was none.
-    pub(super) fn use_tried_program(&self) -> bool {
-        self.starter.use_tried()
-    }
-
-    /// Goes back to the program before. `false` if there is none.
-    pub(super) fn go_back(&self) -> bool {
-        self.starter.go_back()
-    }
-
-    /// Returns how a client learns the outcome of an upgrade.
-    pub(super) fn answer_upgrade(&self) -> AnswerUpgrade {
-        self.starter.answer_upgrade()
     }
 
     /// Ends that program, and waits for its end.

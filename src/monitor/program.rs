@@ -4,9 +4,8 @@
 //! started from there: a file that is replaced meanwhile, or that lies on a device which stops, does no harm.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -15,23 +14,12 @@ use std::time::Duration;
 
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sfs_system::mountinfo::DeviceNumber;
 
-use super::trusted_file;
+use super::program_memory::{NAME, Programs};
 use super::upgrade::AnswerUpgrade;
 use crate::exit_error::ExitError;
-
-/// Name of the program in the list of processes.
-const NAME: &str = "sfs-mount";
-
-/// Setting of the kernel that, at 2, forbids memory from which programs can be started.
-const NO_EXEC: &str = "vm.memfd_noexec";
-
-/// Largest size of a program in bytes.
-const LEN_MAX: u64 = 1 << 30;
 
 /// Search path of a program that root runs.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -107,6 +95,9 @@ pub(crate) struct HeldMount {
 /// Function that hands a mount over to the program at the other end of a socket.
 pub(crate) type HandOver = fn(OwnedFd, HeldMount) -> Result<(), NotHandedOver>;
 
+/// Function that checks whether a program could go on with a mount, of which the state and its descriptors are held.
+pub(crate) type CheckHeld = fn(&[u8], &[OwnedFd]) -> Result<(), NotHandedOver>;
+
 /// Reason why a mount was not handed over.
 #[derive(Debug)]
 pub(crate) struct NotHandedOver {
@@ -130,6 +121,8 @@ pub(crate) struct StartSpec {
     pub(crate) arguments: Vec<OsString>,
     /// Hands the mount over after the death of a program.
     pub(crate) hand_over: HandOver,
+    /// Checks whether that is possible.
+    pub(crate) check_held: CheckHeld,
     /// Tells a client the outcome of an upgrade that ended a program.
     pub(crate) answer: AnswerUpgrade,
 }
@@ -138,8 +131,8 @@ impl Default for StartSpec {
     /// Returns a specification that starts no program.
     fn default() -> Self {
         let hand_over: HandOver = |_, _| Err(ExitError::system("no program can be started").into());
-        let answer: AnswerUpgrade = |_, _| {};
-        Self { program: PathBuf::new(), arguments: Vec::new(), hand_over, answer }
+        let (program, arguments) = Default::default();
+        Self { program, arguments, hand_over, check_held: |_, _| Ok(()), answer: |_, _| {} }
     }
 }
 
@@ -151,18 +144,7 @@ pub(crate) struct Starter {
     started: Mutex<Option<Child>>,
     /// Program that was started after the death of another.
     serving: Mutex<Option<Child>>,
-    images: Mutex<Images>,
-}
-
-/// Programs in memory besides that of this process.
-#[derive(Debug, Default)]
-struct Images {
-    /// The program that was started last of those that are installed.
-    tried: Option<File>,
-    /// The program of the mount, if an upgrade has changed it.
-    present: Option<File>,
-    /// The program before the last upgrade, until another one takes its place: `Some(None)` is that of this process.
-    before: Option<Option<File>>,
+    programs: Mutex<Programs>,
 }
 
 impl Starter {
@@ -176,12 +158,8 @@ impl Starter {
         let mut started = if after_death { self.serving.lock() } else { self.started.lock() };
         end(&mut started);
         let image = match which {
-            Successor::Installed => {
-                let image = image(trusted_file::open(&self.spec.program)?)?;
-                self.images.lock().tried = Some(image.try_clone()?);
-                image
-            }
-            Successor::Own | Successor::OwnAfterDeath => image(self.own_program()?)?,
+            Successor::Installed => self.programs.lock().try_installed(&self.spec.program)?,
+            Successor::Own | Successor::OwnAfterDeath => self.programs.lock().present()?,
         };
         let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC);
         let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None)?;
@@ -198,30 +176,23 @@ impl Starter {
         Ok(ours)
     }
 
-    /// Opens the program of the mount from its begin.
-    fn own_program(&self) -> io::Result<File> {
-        match &self.images.lock().present {
-            // Each opening has a position of its own.
-            Some(image) => File::open(format!("/proc/self/fd/{}", image.as_raw_fd())),
-            None => File::open("/proc/self/exe"),
-        }
-    }
-
     /// Makes the installed program that was started last that of the mount. `false` if there was none.
     pub(super) fn use_tried(&self) -> bool {
-        let mut images = self.images.lock();
-        let Some(tried) = images.tried.take() else { return false };
-        let before = images.present.replace(tried);
-        images.before = Some(before);
-        true
+        self.programs.lock().use_tried()
     }
 
     /// Goes back to the program before the last upgrade. `false` if there is none, or this was done before.
     pub(super) fn go_back(&self) -> bool {
-        let mut images = self.images.lock();
-        let Some(before) = images.before.take() else { return false };
-        images.present = before;
-        true
+        self.programs.lock().go_back()
+    }
+
+    pub(super) fn check_held(
+        &self,
+        state: &[u8],
+        descriptors: &[OwnedFd],
+    ) -> Result<(), ExitError> {
+        let checked = (self.spec.check_held)(state, descriptors);
+        checked.map_err(|refusal| refusal.failure)
     }
 
     pub(super) fn answer_upgrade(&self) -> AnswerUpgrade {
@@ -255,48 +226,6 @@ fn kept_environment() -> impl Iterator<Item = (&'static str, OsString)> {
     KEPT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
 }
 
-/// Returns memory with the content of `program`, which nobody can change. The started program inherits the descriptor: a script is
-/// opened by its interpreter.
-fn image(mut program: File) -> io::Result<File> {
-    if !program.metadata()?.is_file() || program.metadata()?.len() > LEN_MAX {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut memory = executable_memory()?;
-    io::copy(&mut program, &mut memory)?;
-    memory.flush()?;
-    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    fcntl_add_seals(memory.as_fd(), seals)?;
-    Ok(memory)
-}
-
-/// Returns empty memory from which a program can be started.
-fn executable_memory() -> rustix::io::Result<File> {
-    let flags = MemfdFlags::ALLOW_SEALING;
-    // Kernels before 6.3 do not know the flag, and need none.
-    let memory = match memfd_create(NAME, flags | MemfdFlags::EXEC) {
-        Err(Errno::INVAL) => memfd_create(NAME, flags),
-        made => made,
-    };
-    memory.map(File::from)
-}
-
-/// Checks that the kernel starts programs from memory.
-///
-/// # Errors
-///
-/// The reason, with the remedy.
-pub(crate) fn check_starting_from_memory() -> Result<(), String> {
-    match executable_memory() {
-        Ok(_) => Ok(()),
-        Err(Errno::ACCESS) => Err(format!(
-            "the kernel starts no program from memory, as the next daemon would be; set {NO_EXEC} to 1 (sysctl {NO_EXEC}=1)"
-        )),
-        Err(error) => Err(format!(
-            "there is no memory from which a program can be started: {error}; free some"
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,19 +242,5 @@ mod tests {
         for wrong in ["", "0:54", "0:x:/a", ":54:/a", "-1:2:/a", "++0:1:/a", "0:+1:/a"] {
             assert_eq!(TakeOver::parse(OsStr::new(wrong)), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn the_whole_program_is_in_memory_before_it_is_started() {
-        let scratch = tempfile::tempdir().expect("a directory");
-        let path = scratch.path().join("program");
-        std::fs::write(&path, b"first").expect("a file");
-        let image = image(File::open(&path).expect("a file")).expect("memory");
-        std::fs::write(&path, b"other").expect("a file");
-        let text = std::fs::read(format!("/proc/self/fd/{}", image.as_raw_fd()));
-        assert_eq!(text.expect("the memory"), b"first");
-        (&image).write_all(b"x").expect_err("nobody can change it");
-        let directory = File::open(scratch.path()).expect("a directory");
-        super::image(directory).expect_err("a directory is no program");
     }
 }

@@ -11,7 +11,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::mount::MntFlags;
-use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::acts::PrivilegedActs;
@@ -30,11 +29,17 @@ pub(super) struct Supervisor {
     state: Vec<u8>,
     descriptors: Vec<OwnedFd>,
     is_watching: bool,
-    /// Thread that hands the mount over to the program that was started last.
-    giving: Option<JoinHandle<Result<Instant, NotHandedOver>>>,
+    /// Thread that hands the mount over to the program that was started last. Returns the time since which that serves.
+    giving: Option<JoinHandle<Result<Instant, FailedGiving>>>,
     deaths: Deaths,
-    /// Upgrade whose outcome the client does not know yet.
-    upgrade: Arc<Mutex<Option<PlannedUpgrade>>>,
+    /// Upgrade whose outcome the client does not know yet, while no thread of `giving` has it.
+    upgrade: Option<PlannedUpgrade>,
+}
+
+/// Failure to hand the mount over, with the upgrade that it was for.
+struct FailedGiving {
+    failure: NotHandedOver,
+    upgrade: Option<PlannedUpgrade>,
 }
 
 impl Supervisor {
@@ -80,7 +85,7 @@ impl Supervisor {
     ///
     /// # Errors
     ///
-    /// No mount is held here, no program was tried, or the socket has not arrived.
+    /// No mount is held here, another program could not go on with it, no program was tried, or the socket has not arrived.
     pub(super) fn plan_upgrade(
         &mut self,
         acts: &PrivilegedActs,
@@ -90,10 +95,11 @@ impl Supervisor {
         let client = client.filter(|_| self.is_watching);
         let client =
             client.ok_or_else(|| ExitError::system("the monitor cannot upgrade the daemon"))?;
-        if !acts.use_tried_program() {
+        acts.starter.check_held(&self.state, &self.descriptors)?;
+        if !acts.starter.use_tried() {
             return Err(ExitError::system("no program was tried"));
         }
-        *self.upgrade.lock() = Some(PlannedUpgrade::new(versions, pause_max, client));
+        self.upgrade = Some(PlannedUpgrade::new(versions, pause_max, client));
         Ok(())
     }
 
@@ -127,7 +133,7 @@ impl Supervisor {
                 self.deaths.note(Instant::now(), served, is_killed);
             }
             let reason = if is_final { Some("it cannot go on") } else { self.deaths.too_many() };
-            if reason.is_some() && !is_final && acts.go_back() {
+            if reason.is_some() && !is_final && acts.starter.go_back() {
                 tracing::error!(
                     "the daemon dies again and again; going back to the program before"
                 );
@@ -137,6 +143,7 @@ impl Supervisor {
                     "a daemon is not started again, as {reason}; its mount is taken away"
                 );
                 let _ = acts.detach(MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
+                self.answer_unserved(acts, failure);
                 break;
             }
             if !of_upgrade {
@@ -167,19 +174,30 @@ impl Supervisor {
 
     /// Notes the end of a program if it is part of an upgrade: returns `false` if there is none. If it is that of the new program, the
     /// one before is used again.
-    fn note_end_of_upgrade(&self, acts: &PrivilegedActs, failure: Option<NotHandedOver>) -> bool {
-        let mut upgrade = self.upgrade.lock();
-        let Some(upgrade) = upgrade.as_mut() else { return false };
+    fn note_end_of_upgrade(
+        &mut self,
+        acts: &PrivilegedActs,
+        failure: Option<NotHandedOver>,
+    ) -> bool {
+        let Some(upgrade) = &mut self.upgrade else { return false };
         if !upgrade.note_end(failure.map(|failure| failure.failure)) {
             tracing::info!("the daemon of a mount is replaced by that of sfs {}", upgrade.to());
             return true;
         }
         // Afterwards it is the program before that dies.
-        let goes_back = acts.go_back();
+        let goes_back = acts.starter.go_back();
         if goes_back {
             tracing::error!("the program of an upgrade has failed; going back to the one before");
         }
         goes_back
+    }
+
+    /// Tells the client of an upgrade that no program serves any more.
+    fn answer_unserved(&mut self, acts: &PrivilegedActs, failure: Option<NotHandedOver>) {
+        if let Some(mut upgrade) = self.upgrade.take() {
+            upgrade.fail(failure.map(|failure| failure.failure));
+            upgrade.answer(acts.starter.answer_upgrade(), false);
+        }
     }
 
     /// Returns the time for which the last program has served, which has ended, or why it never did. The first one counts as one that
@@ -188,8 +206,9 @@ impl Supervisor {
         let Some(giving) = self.giving.take() else { return (Some(SERVED_MIN), None) };
         match giving.join() {
             Ok(Ok(since)) => (Some(since.elapsed()), None),
-            Ok(Err(failure)) => {
+            Ok(Err(FailedGiving { failure, upgrade })) => {
                 tracing::error!("the daemon was not started again: {}", failure.failure);
+                self.upgrade = upgrade;
                 (None, Some(failure))
             }
             Err(_) => (None, None),
@@ -206,19 +225,22 @@ impl Supervisor {
             self.descriptors.iter().map(|of| of.as_fd().try_clone_to_owned()).collect();
         let descriptors = descriptors.map_err(ExitError::system)?;
         let monitor = [mount.1, questions.1];
-        let opening_max = self.upgrade.lock().as_ref().and_then(PlannedUpgrade::opening_max);
+        let upgrade = self.upgrade.take();
+        let opening_max = upgrade.as_ref().and_then(PlannedUpgrade::opening_max);
         let held = HeldMount { state: self.state.clone(), descriptors, monitor, opening_max };
-        let (upgrade, acts) = (self.upgrade.clone(), acts.clone());
+        let acts = acts.clone();
         let hand_over = move || {
-            let handed = acts.hand_over()(link, held);
-            if handed.is_err() && opening_max.is_some() {
-                // It may live, and answer nothing.
-                acts.end_programs();
+            if let Err(failure) = acts.starter.hand_over()(link, held) {
+                if opening_max.is_some() {
+                    // It may live, and answer nothing.
+                    acts.end_programs();
+                }
+                return Err(FailedGiving { failure, upgrade });
             }
-            handed?;
             // Only now is the outcome known.
-            let upgrade = upgrade.lock().take();
-            upgrade.into_iter().for_each(|upgrade| upgrade.answer(acts.answer_upgrade()));
+            upgrade
+                .into_iter()
+                .for_each(|upgrade| upgrade.answer(acts.starter.answer_upgrade(), true));
             Ok(Instant::now())
         };
         let giving = thread::Builder::new().spawn(hand_over);

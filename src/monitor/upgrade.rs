@@ -16,8 +16,10 @@ pub(crate) struct UpgradeOutcome {
     pub(crate) to: String,
     /// Time since the program before was asked to end.
     pub(crate) pause: Duration,
-    /// Reason why the program before serves again; `None` if the new one serves.
+    /// Reason why the new program does not serve; `None` if it does.
     pub(crate) refusal: Option<ExitError>,
+    /// `true` if a program serves: the new one, or that before.
+    pub(crate) is_served: bool,
 }
 
 /// Function that tells a client the outcome.
@@ -48,15 +50,21 @@ impl PlannedUpgrade {
             self.is_started = true;
             return false;
         }
-        let ended = || ExitError::system("the new program has ended");
-        self.refusal.get_or_insert_with(|| failure.unwrap_or_else(ended));
+        self.fail(failure);
         true
     }
 
-    /// Tells the client the outcome, now that a program serves.
-    pub(super) fn answer(self, answer: AnswerUpgrade) {
+    /// Notes that the new program does not serve, and why: the first reason counts.
+    pub(super) fn fail(&mut self, failure: Option<ExitError>) {
+        let ended = || ExitError::system("the new program has ended");
+        self.refusal.get_or_insert_with(|| failure.unwrap_or_else(ended));
+    }
+
+    /// Tells the client the outcome, now that a program serves, or none will with `is_served` unset.
+    pub(super) fn answer(self, answer: AnswerUpgrade, is_served: bool) {
         let Self { from, to, begun, client, refusal, .. } = self;
-        answer(client, UpgradeOutcome { from, to, pause: begun.elapsed(), refusal });
+        let pause = begun.elapsed();
+        answer(client, UpgradeOutcome { from, to, pause, refusal, is_served });
     }
 
     /// Returns the longest wait until the new program has opened the volume; `None` for the one before, which must serve.
@@ -86,9 +94,11 @@ mod tests {
         assert!(upgrade.note_end(Some(ExitError::system("no memory"))));
         assert_eq!(upgrade.opening_max(), None, "a large volume may take longer");
         assert!(upgrade.note_end(None), "the program before has died again");
-        upgrade.answer(|_, outcome| {
+        let told = |_: OwnedFd, outcome: UpgradeOutcome| {
             assert_eq!((&*outcome.from, &*outcome.to), ("1", "2"));
             assert_eq!(outcome.refusal.expect("it has failed").to_string(), "no memory");
-        });
+            assert!(outcome.is_served);
+        };
+        upgrade.answer(told, true);
     }
 }

@@ -112,6 +112,12 @@ impl MountRequest {
         arguments.extend(["--transport".into(), "dev".into()]);
         arguments.extend(self.verbose.then(|| "--verbose".into()));
         arguments.extend(self.sloppy.then(|| "--sloppy".into()));
-        StartSpec { program, arguments, hand_over: reviving::hand_over, answer: answer_upgrade }
+        StartSpec {
+            program,
+            arguments,
+            hand_over: reviving::hand_over,
+            check_held: reviving::check_held,
+            answer: answer_upgrade,
+        }
     }
 }

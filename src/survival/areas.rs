@@ -61,8 +61,8 @@ pub(crate) enum Useless {
 impl std::fmt::Display for Useless {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Incomplete => "the records of the daemon that has died are not complete",
-            Self::Stopped => "the volume was stopped before its daemon died",
+            Self::Incomplete => "the records of the daemon are not complete",
+            Self::Stopped => "the volume was stopped",
         })
     }
 }

@@ -19,6 +19,13 @@ const FILES: usize = 4;
 const LEN_MAX: usize = 300_000;
 const MAPPED_LEN: usize = 256 << 10;
 
+/// Returns the seed of a load, and prints it.
+pub(crate) fn seed() -> u64 {
+    let seed = number_from_env("SFS_SEED", 1);
+    println!("replay: SFS_SEED={seed}");
+    seed
+}
+
 pub(crate) struct Load {
     root: PathBuf,
     workers: Mutex<Vec<Worker>>,
@@ -27,8 +34,7 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn new(root: &Path) -> Self {
-        let seed = number_from_env("SFS_SEED", 1);
-        println!("replay: SFS_SEED={seed}");
+        let seed = seed();
         let workers = (0..THREADS).map(|number| Worker::new(root, number, seed)).collect();
         Self { root: root.into(), workers: Mutex::new(workers), is_over: AtomicBool::new(false) }
     }
@@ -61,7 +67,8 @@ impl Load {
     }
 }
 
-struct EndOnDrop<'a>(&'a AtomicBool);
+/// Ends the threads of a load when dropped, so also after a panic.
+pub(crate) struct EndOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sfs_testkit::{SeededRng, number_from_env};
+use sfs_testkit::SeededRng;
+
+use super::load::{EndOnDrop, seed};
 
 const THREADS: u64 = 3;
 const FILES: u64 = 4;
@@ -30,8 +32,7 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn new(root: &Path) -> Self {
-        let seed = number_from_env("SFS_SEED", 1);
-        println!("replay: SFS_SEED={seed}");
+        let seed = seed();
         Self { workers: (0..THREADS).map(|number| Worker::new(root, number, seed)).collect() }
     }
 
@@ -59,14 +60,6 @@ impl Load {
     /// Compares everything that was acknowledged.
     pub(crate) fn verify(&self) {
         self.workers.iter().for_each(Worker::verify);
-    }
-}
-
-struct EndOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for EndOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -2,33 +2,28 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Output;
 use std::time::Duration;
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use sfs_testkit::{SeededRng, number_from_env, wait_until};
 
 use super::harness::{TestVolume, can_mount, daemon_of, stderr};
 use super::load::Load;
 use super::programs::{self, Program, script};
+use super::upgrading::{self, print_pauses};
 use super::{BETWEEN_MAX_MS, SurvivingMount, WAYS};
 
 impl SurvivingMount<'_> {
     fn try_upgrade(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-ctl"));
-        command.arg("upgrade").args(arguments).arg(&self.dir).output().expect("sfs-ctl runs")
+        upgrading::try_upgrade(&self.dir, arguments)
     }
 
     /// Upgrades, and returns the length of the pause.
     fn upgrade(&self) -> Duration {
-        let before = self.daemon();
-        let output = self.try_upgrade(&["--json"]);
-        assert!(output.status.success(), "{}", stderr(&output));
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        assert_eq!(report["upgraded"], true);
-        assert_ne!(self.daemon(), before);
-        Duration::from_millis(report["pause_ms"].as_u64().expect("a number"))
+        upgrading::upgrade(self.volume)
     }
 
     /// Asserts that an upgrade fails with these words, and that the mount is served afterwards.
@@ -60,7 +55,7 @@ fn programs_see_a_pause_in_an_upgrade() {
     let Some(mount) = SurvivingMount::new(&volume) else { return };
     let mut random = SeededRng::new(number_from_env("SFS_SEED", 1));
     let load = Load::new(&mount.dir);
-    let mut pauses = load.run(|| {
+    let pauses = load.run(|| {
         let mut pauses = Vec::new();
         for number in 0..upgrades {
             std::thread::sleep(Duration::from_millis(random.below(BETWEEN_MAX_MS)));
@@ -72,12 +67,7 @@ fn programs_see_a_pause_in_an_upgrade() {
         }
         pauses
     });
-    pauses.sort();
-    println!(
-        "{upgrades} upgrades, pauses of {:?} in the middle, {:?} at most",
-        pauses[pauses.len() / 2],
-        pauses.last()
-    );
+    print_pauses(pauses);
     load.verify();
     mount.unmount();
     let Some(mount) = SurvivingMount::new(&volume) else { return };
@@ -172,4 +162,32 @@ fn no_upgrade_where_requests_are_not_sent_again() {
     mount.fails_to_upgrade(&[], "this kernel does not send requests again");
     assert_eq!(mount.daemon(), before);
     mount.unmount();
+}
+
+/// Regression: the daemon ended although its records were of no use, and the monitor took the mount away.
+#[test]
+fn no_upgrade_without_records() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("16M");
+    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    let before = mount.daemon();
+    // As the daemon does when it gives them up.
+    let records = descriptor(before, "sfs-records");
+    let records = File::options().write(true).open(records).expect("root may");
+    records.write_all_at(&[0; 8], 0).expect("memory");
+    mount.fails_to_upgrade(&[], "the records of the daemon are not complete");
+    assert_eq!(mount.daemon(), before);
+    mount.unmount();
+}
+
+/// Returns the path of an open file of process `pid` with `name` in its own.
+fn descriptor(pid: Pid, name: &str) -> PathBuf {
+    let all = fs::read_dir(format!("/proc/{pid}/fd")).expect("a process");
+    let mut paths = all.map(|entry| entry.expect("an entry").path());
+    let is_it = |path: &PathBuf| {
+        fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains(name))
+    };
+    paths.find(is_it).expect("the file is open")
 }
