@@ -29,16 +29,18 @@ pub(super) struct Supervisor {
     state: Vec<u8>,
     descriptors: Vec<OwnedFd>,
     is_watching: bool,
-    /// Thread that hands the mount over to the program that was started last. Returns the time since which that serves.
-    giving: Option<JoinHandle<Result<Instant, FailedGiving>>>,
+    /// Thread that hands the mount over to the program that was started last.
+    giving: Option<JoinHandle<Giving>>,
     deaths: Deaths,
     /// Upgrade whose outcome the client does not know yet, while no thread of `giving` has it.
     upgrade: Option<PlannedUpgrade>,
 }
 
-/// Failure to hand the mount over, with the upgrade that it was for.
-struct FailedGiving {
-    failure: NotHandedOver,
+/// Result of handing the mount over.
+struct Giving {
+    /// Time since which the program serves.
+    served_since: Result<Instant, NotHandedOver>,
+    /// Upgrade that this was for, if its outcome is not known yet.
     upgrade: Option<PlannedUpgrade>,
 }
 
@@ -204,14 +206,14 @@ impl Supervisor {
     /// has.
     fn served(&mut self) -> (Option<Duration>, Option<NotHandedOver>) {
         let Some(giving) = self.giving.take() else { return (Some(SERVED_MIN), None) };
-        match giving.join() {
-            Ok(Ok(since)) => (Some(since.elapsed()), None),
-            Ok(Err(FailedGiving { failure, upgrade })) => {
+        let Ok(Giving { served_since, upgrade }) = giving.join() else { return (None, None) };
+        self.upgrade = upgrade.or(self.upgrade.take());
+        match served_since {
+            Ok(since) => (Some(since.elapsed()), None),
+            Err(failure) => {
                 tracing::error!("the daemon was not started again: {}", failure.failure);
-                self.upgrade = upgrade;
                 (None, Some(failure))
             }
-            Err(_) => (None, None),
         }
     }
 
@@ -235,13 +237,13 @@ impl Supervisor {
                     // It may live, and answer nothing.
                     acts.end_programs();
                 }
-                return Err(FailedGiving { failure, upgrade });
+                return Giving { served_since: Err(failure), upgrade };
             }
             // Only now is the outcome known.
             upgrade
                 .into_iter()
                 .for_each(|upgrade| upgrade.answer(acts.starter.answer_upgrade(), true));
-            Ok(Instant::now())
+            Giving { served_since: Ok(Instant::now()), upgrade: None }
         };
         let giving = thread::Builder::new().spawn(hand_over);
         self.giving = Some(giving.map_err(ExitError::system)?);
