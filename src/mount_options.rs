@@ -49,8 +49,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// `true` if the daemon gives up what it does not need after the mount.
     pub sandbox: bool,
-    /// `true` if the mount survives the death of its daemon.
-    pub survive: bool,
+    /// Whether the mount survives the death of its daemon; `None` if it does where mount(8) asks and nothing prevents it.
+    pub survive: Option<bool>,
     /// Loopback address at which every user of the machine may read the metrics of the mount.
     pub metrics: Option<SocketAddr>,
 }
@@ -110,7 +110,7 @@ impl Default for MountOptions {
             cache_device: None,
             allow_other: false,
             sandbox: true,
-            survive: false,
+            survive: None,
             metrics: None,
         }
     }
@@ -285,8 +285,8 @@ impl MountOptions {
             "allow_other" => self.allow_other = true,
             "sandbox" => self.sandbox = true,
             "nosandbox" => self.sandbox = false,
-            "survive" => self.survive = true,
-            "nosurvive" => self.survive = false,
+            "survive" => self.survive = Some(true),
+            "nosurvive" => self.survive = Some(false),
             "acl" => self.access_lists = AccessLists::Required,
             "noacl" => self.access_lists = AccessLists::Off,
             _ => return false,

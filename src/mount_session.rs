@@ -13,13 +13,13 @@ mod own_mount;
 mod prepared;
 mod request;
 mod serve;
+mod survives;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prepared::prepare;
 pub use request::MountRequest;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sfs_core::read_superblock;
 use sfs_system::mountinfo;
 
@@ -44,9 +44,8 @@ pub fn run(request: &MountRequest) -> Result<(), ExitError> {
         return take_over_mount(request, take_over);
     }
     request.transport.check(&request.options)?;
-    let request = &request.surviving()?;
     let dir = check_dir(&request.dir)?;
-    request.check_survival_on(&dir)?;
+    request.check_survival(&dir)?;
     let path = request.device.canonicalize().unwrap_or_else(|_| request.device.clone());
     // The daemon has another working directory.
     let request = &with_absolute_cache(request);
@@ -156,10 +155,6 @@ fn serve(
     // If the daemon is killed, dirty data of the kernel's cache is lost with it. Only root may set
     // the value.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    if request.options.survive {
-        // The next daemon waits for the end of this one. A dump takes long, and ends never if its handler writes to the mount.
-        set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(ExitError::system)?;
-    }
     let (monitor, mut taken) = match beginning {
         Some(beginning) if request.take_over.as_ref().is_some_and(|over| over.after_death) => {
             let mut taken = beginning.receive()?;

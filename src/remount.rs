@@ -17,7 +17,10 @@ use crate::mount_options;
 use crate::waiting_requests::WaitingRequests;
 
 /// Longest wait for the daemon: that of sfs-umount for the slowest card.
-const REST_WAIT_MAX: Duration = Duration::from_secs(300);
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// Number of daemons that are asked, one after the death of the other.
+const DAEMONS_ASKED: usize = 4;
 
 /// Arguments of a remount.
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +49,7 @@ pub fn remount(request: &RemountRequest<'_>) -> Result<(), ExitError> {
     } else {
         request.options.into()
     };
-    let client = connect(&mount)?;
-    let wait_max = Instant::now() + REST_WAIT_MAX;
-    expect(&mount, client.ask_until(&ControlRequest::Allow(list.clone()), wait_max))?;
+    ask(&mount, &ControlRequest::Allow(list.clone()))?;
     let flags = mount_options::remount::flags_after(&mount, &list);
     let inflight = match flags.contains(MsFlags::MS_RDONLY) {
         true => Some(WaitingRequests::of(mount.number)?),
@@ -58,17 +59,29 @@ pub fn remount(request: &RemountRequest<'_>) -> Result<(), ExitError> {
         return Ok(());
     }
     if !flags.contains(MsFlags::MS_RDONLY) {
-        let wait_max = Instant::now() + REST_WAIT_MAX;
-        expect(&mount, connect(&mount)?.ask_until(&ControlRequest::BeginWriting, wait_max))?;
+        ask(&mount, &ControlRequest::BeginWriting)?;
     }
     change(&mount, flags)?;
-    expect(&mount, connect(&mount)?.ask(&ControlRequest::Changed))?;
+    ask(&mount, &ControlRequest::Changed)?;
     if let Some(inflight) = inflight {
         inflight.wait_for_none(&mount.dir)?;
-        let wait_max = Instant::now() + REST_WAIT_MAX;
-        expect(&mount, connect(&mount)?.ask_until(&ControlRequest::Rest, wait_max))?;
+        ask(&mount, &ControlRequest::Rest)?;
     }
     Ok(())
+}
+
+/// Asks the daemon of `mount`, or the one that goes on after its death.
+fn ask(mount: &MountRecord, request: &ControlRequest) -> Result<(), ExitError> {
+    let wait_max = Instant::now() + ANSWER_WAIT_MAX;
+    let ask = || ControlClient::connect(mount)?.ask_until(request, wait_max);
+    let mut reply = ask();
+    for _ in 1..DAEMONS_ASKED {
+        match reply {
+            Err(ControlError::Silent(_)) if Instant::now() < wait_max => reply = ask(),
+            _ => break,
+        }
+    }
+    expect(mount, reply)
 }
 
 /// Finds the volume to remount, and checks that the caller may remount it.
@@ -95,10 +108,6 @@ fn find(request: &RemountRequest<'_>) -> Result<MountRecord, ExitError> {
         )));
     }
     Ok(mount)
-}
-
-fn connect(mount: &MountRecord) -> Result<ControlClient, ExitError> {
-    ControlClient::connect(mount).map_err(|trouble| refused(mount, &trouble))
 }
 
 fn refused(mount: &MountRecord, trouble: &ControlError) -> ExitError {

@@ -2,6 +2,8 @@
 //!
 //! `SFS_DEATHS` is the number of kills under load (default 20), and `SFS_UPGRADES` that of upgrades (default 5); `SFS_SEED` repeats the choices of a run.
 
+#[path = "mount_survive/by_default.rs"]
+mod by_default;
 #[path = "mount_survive/ended_requests.rs"]
 mod ended_requests;
 #[expect(dead_code, reason = "every test program uses a part of the module")]
@@ -11,6 +13,8 @@ mod load;
 #[expect(dead_code, reason = "the test of handovers uses all of it")]
 #[path = "mount_handover/programs.rs"]
 mod programs;
+#[path = "mount_survive/resting.rs"]
+mod resting;
 #[path = "mount_survive/upgrades.rs"]
 mod upgrades;
 #[path = "mount_handover/upgrading.rs"]

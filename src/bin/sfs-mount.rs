@@ -47,6 +47,7 @@ fn mount(arguments: MountArguments) -> Result<(), ExitError> {
         lists: arguments.options,
         sloppy: arguments.sloppy,
         take_over,
+        is_by_mount: sfs::program::is_called("mount."),
         never_sent_again: arguments.no_resend,
     })
 }

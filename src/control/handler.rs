@@ -194,6 +194,8 @@ impl ControlHandler {
     /// Opens the device for writing and begins writing, if the volume was mounted read-only.
     fn begin_writing(&self) -> Result<(), ExitError> {
         let _is_over = self.keep_mounted()?;
+        // First: a process that goes on must not take the volume for one at rest.
+        self.journal.iter().for_each(|journal| journal.end_rest());
         if self.volume.is_read_only() {
             self.opened.allow_writing().map_err(ExitError::mount)?;
             let begun = self.volume.begin_writing(file_clock::now(), &mut |_| {});
@@ -256,6 +258,9 @@ impl ControlHandler {
         let is_over = self.keep_mounted()?;
         let step = (self.waker.rest(), self.giver.log_work.hold());
         let outcome = self.sync_all();
+        if outcome.is_ok() {
+            self.journal.iter().for_each(|journal| journal.rest());
+        }
         drop((step, is_over));
         if outcome.is_err() {
             self.waker.note();
@@ -264,6 +269,7 @@ impl ControlHandler {
         if self.waker.is_resting() {
             return Ok(());
         }
+        self.journal.iter().for_each(|journal| journal.end_rest());
         Err(ExitError::mount(format_args!("{device}: was changed meanwhile; try again")))
     }
 

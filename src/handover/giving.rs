@@ -182,12 +182,12 @@ impl Giver {
     }
 
     /// Checks that the mount is there, and is not one that a remount has made read-only: to such a volume nothing may be written, and
-    /// a program that takes it over has to write before the first change.
+    /// a program that takes it over from this one has to write before the first change. One that goes on by records need not.
     fn check_mount(&self) -> Result<(), ExitError> {
         let mount = self.mounts.of_number(self.number).map_err(|error| self.refused(error))?;
         match mount {
             None => Err(self.refused("is being unmounted")),
-            Some(mount) if mount.is_read_only() && !self.volume.is_read_only() => Err(self
+            Some(mount) if mount.is_read_only() && !self.survives && !self.volume.is_read_only() => Err(self
                 .refused(
                     "was made read-only by a remount; make it writable ('mount -o remount,rw'), or unmount it and mount it again",
                 )),

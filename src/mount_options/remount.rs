@@ -46,11 +46,6 @@ impl MountOptions {
                 )));
             }
         }
-        if options.survive && options.volume.read_only {
-            return Err(ExitError::mount(
-                "'ro' cannot be combined with 'survive': a daemon that goes on writes first; unmount and mount again",
-            ));
-        }
         options.flags.set(MsFlags::MS_RDONLY, options.volume.read_only);
         Ok(options)
     }
@@ -108,9 +103,6 @@ mod tests {
             "ro,nosuid,noatime,remount,user_id=0,group_id=0,default_permissions,allow_other";
         let changed = options.changed_by(merged).expect("the options are the kernel's");
         assert!(changed.volume.read_only && changed.flags.contains(MsFlags::MS_RDONLY));
-        let surviving = MountOptions::parse(["survive"], false).expect("a known option");
-        surviving.changed_by("remount,ro").expect_err("the next daemon would write");
-        surviving.changed_by("remount,noatime").expect("it is still written");
         // /etc/fstab repeats options of the mount.
         options.changed_by("remount,cache=8M,writeback=off,rw").expect("nothing is changed");
         for (list, named) in [

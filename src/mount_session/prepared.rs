@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sfs_core::format::{FORMAT_VERSION, Features};
 use sfs_core::request::LifetimeTotals;
 use sfs_core::{ResizeError, Volume};
@@ -19,6 +20,7 @@ use signal_hook::iterator::Signals;
 use super::confinement::{self, Sockets};
 use super::own_mount::{self, OwnMount, UnannouncedMount};
 use super::request::MountRequest;
+use super::survives::Survival;
 use crate::background::Waker;
 use crate::bdi::{self, BackingDevice};
 use crate::device_speed::{self, DeviceSpeed};
@@ -42,7 +44,7 @@ use crate::ready_pipe::ReadyPipe;
 use crate::request_recorder::RequestRecorder;
 use crate::resize_report::{self, ResizeReport};
 use crate::sandbox::Limits;
-use crate::survival::{self, Journal};
+use crate::survival::{self, Journal, Revival};
 use crate::timed_device::TimedDevice;
 use crate::transport::{Serving, TransportChoice};
 use crate::volume_cache::{self, BegunCache, VolumeCache};
@@ -138,15 +140,27 @@ pub(super) fn prepare(
         Some(taken) => own_mount::taken_device(taken, path, &request.options)?,
         None => open_device(path, &request.options, pipe)?,
     };
-    let OpenedDevice { device, mut options, is_write_protected } = opened;
     let mut limit = MemoryLimit::of_this_process();
-    if options.survive {
+    let survival = match taken {
+        // The first daemon has decided, and has records only if its mount survives.
+        Some(_) if request.follows_a_death() => Survival::On,
+        Some(_) => Survival::Off,
+        None => request.survival(dir, &opened, limit)?,
+    };
+    let survives = survival == Survival::On;
+    let OpenedDevice { device, mut options, is_write_protected } = opened;
+    options.survive = Some(survives);
+    let mut transport = request.transport;
+    if survives {
+        transport = TransportChoice::Dev;
         limit.bytes = limit.bytes.saturating_sub(survival::MEMORY_BYTES);
+        // The next daemon waits for the end of this one. A dump takes long, and ends never if its handler writes to the mount.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(ExitError::system)?;
     }
     let too_large = memory_budget::fit(&mut options.volume, limit)?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
     options.volume.has_log_thread = true;
-    options.volume.commits_soon = !hears_of_syncs(is_block_device, request.transport);
+    options.volume.commits_soon = !hears_of_syncs(is_block_device, transport);
     let timed = Arc::new(TimedDevice::new(device.clone()));
     options.volume.epoch = volume_cache::random_epoch();
     let (volume, cache, no_cache) = match taken {
@@ -165,12 +179,6 @@ pub(super) fn prepare(
             (open_volume((device.clone(), used), path, &options, pipe)?, cache, warning)
         }
     };
-    if options.survive && volume.superblock().features.has_cache() {
-        return Err(ExitError::mount(format_args!(
-            "{}: mount option 'survive': the volume has a cache on an SSD, which no other daemon could go on with; leave it out",
-            path.display()
-        )));
-    }
     let before = volume.lifetime_before();
     let name = path.display().to_string();
     let begun = cache.as_ref().map(|cache| cache.begin(options.volume.epoch, &name, &volume));
@@ -208,7 +216,7 @@ pub(super) fn prepare(
     let both: (_, Box<survival::OpenedNow>) = (volume.clone(), opened);
     let (journal, revival) = match taken {
         Some(taken) => survival::revive(taken.take_records(), both, &name)?,
-        None if options.survive => (Some(survival::begin(both, &name)?), None),
+        None if survives => (Some(survival::begin(both, &name)?), None),
         None => (None, None),
     };
     if let Some(journal) = &journal {
@@ -232,7 +240,7 @@ pub(super) fn prepare(
         None => {
             let target = MountTarget { device: path, is_block_device, dir };
             let (unannounced, serving, own, root) =
-                mount_and_open(&target, &options, request, shell, monitor.clone())?;
+                mount_and_open(&target, &options, (transport, request), shell, monitor.clone())?;
             (Some(unannounced), serving, own, Some(root))
         }
     };
@@ -240,12 +248,15 @@ pub(super) fn prepare(
     if !request.foreground {
         logging::to_system();
     }
-    panic_hook::end_the_process(name.clone(), options.survive);
+    panic_hook::end_the_process(name.clone(), survives);
     if !direct_io {
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }
     let (transport, reason) = (serving.transport, &serving.reason);
     tracing::info!("{name}: transport {transport}: {reason}");
+    if let Survival::Impossible(obstacle) = &survival {
+        tracing::info!("{name}: does not survive the end of its daemon: {obstacle}");
+    }
     match &grown {
         Some(Ok(report)) => tracing::info!("{name}: {report}"),
         Some(Err(error)) => tracing::warn!("{name}: was not grown: {error}"),
@@ -260,7 +271,8 @@ pub(super) fn prepare(
     let limits = confinement::limit(path, number, &options, &bdi, &sockets, &serving)?;
     if let Some(taken) = taken {
         taken.wait_for_commit()?;
-        begin_writing(&volume, taken, &own, &name);
+        let is_resting = revival.as_ref().is_some_and(Revival::is_resting);
+        begin_writing(&volume, taken.is_read_only() || is_resting, &own, &name);
     }
     if let (Some(mut revival), Some(journal)) = (revival, &journal) {
         if !serving.sends_again() {
@@ -325,13 +337,13 @@ fn open_taken(
     Ok(volume)
 }
 
-/// Begins to write to a volume that was taken over. After a failure it is served read-only, as after any failed write: no other
-/// program could do more.
-fn begin_writing(volume: &Volume, taken: &Taken, own: &OwnMount, name: &str) {
+/// Begins to write to a volume that was taken over, unless it stays read-only (`rests`). After a failure it is served read-only, as
+/// after any failed write: no other program could do more.
+fn begin_writing(volume: &Volume, rests: bool, own: &OwnMount, name: &str) {
     if let Ok(Some(mount)) = own.table().of_number(own.number()) {
         volume.set_access_times(access_times_of(&mount));
     }
-    if taken.is_read_only() {
+    if rests {
         return;
     }
     if let Err(error) = volume.begin_writing(file_clock::now(), &mut |_| {}) {
@@ -380,7 +392,7 @@ fn hears_of_syncs(is_block_device: bool, transport: TransportChoice) -> bool {
 fn mount_and_open(
     target: &MountTarget<'_>,
     options: &MountOptions,
-    request: &MountRequest,
+    (transport, request): (TransportChoice, &MountRequest),
     shell: FuseShell,
     monitor: Arc<Monitor>,
 ) -> Result<(UnannouncedMount, Serving, OwnMount, File), ExitError> {
@@ -390,7 +402,7 @@ fn mount_and_open(
     let unannounced = UnannouncedMount::new(own.clone());
     let root = own_mount::root(target.dir)?;
     let threads = (mount::threads(options), request.never_sent_again);
-    let opened = request.transport.open(channel, shell, threads);
+    let opened = transport.open(channel, shell, threads);
     let serving = opened.map_err(|error| match error.kind() {
         ErrorKind::Unsupported => ExitError::mount(error),
         _ => ExitError::mount(format_args!("cannot agree on FUSE with the kernel: {error}")),

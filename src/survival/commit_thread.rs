@@ -33,8 +33,10 @@ impl CommitThread {
 }
 
 fn run(journal: &Journal) {
-    while let Some(number) = journal.wait_for_full() {
-        match commit(journal) {
+    while let Some((number, has_change)) = journal.wait_for_full() {
+        // Nothing is written for references and handles: the volume may be at rest.
+        let committed = if has_change { commit(journal) } else { Ok(()) };
+        match committed {
             Ok(()) => journal.discard(number),
             Err(error) => journal.fail(&error),
         }

@@ -6,6 +6,7 @@
 //! too few.
 
 mod ending;
+mod resting;
 mod syncs;
 
 use std::collections::HashMap;
@@ -79,6 +80,10 @@ struct State {
     waiting_syncs: HashMap<u64, u64>,
     /// `true` if the current area has a change.
     has_change: bool,
+    /// `true` if the older area has one.
+    has_older_change: bool,
+    /// `true` if nothing may be written.
+    is_resting: bool,
     has_given_up: bool,
     is_volume_stopped: bool,
     /// `true` at the end of the thread that commits.
@@ -92,6 +97,13 @@ pub(crate) struct Changing<'a> {
     pub(crate) keeps_privileges: bool,
     _changes: MutexGuard<'a, Timestamp>,
     _time: FixedTime,
+}
+
+impl State {
+    /// Returns whether no area is discarded any more.
+    fn has_ended(&self) -> bool {
+        self.has_given_up || self.is_stopped
+    }
 }
 
 impl std::fmt::Debug for Journal {
@@ -118,6 +130,8 @@ impl Journal {
             last_done,
             waiting_syncs: HashMap::new(),
             has_change,
+            has_older_change: has_change,
+            is_resting: false,
             has_given_up: false,
             is_volume_stopped: false,
             is_stopped: false,
@@ -149,6 +163,7 @@ impl Journal {
         let (kind, head) = record::request_head(Begun { now, before });
         self.append(&mut state, kind, [&head, message]);
         state.has_change = true;
+        state.is_resting = false;
         drop(state);
         let time = file_clock::fix(now);
         let keeps_privileges = before.keeps_privileges;
@@ -189,7 +204,7 @@ impl Journal {
     /// Returns the state with room for a record of `len` bytes. The caller executes a change, or keeps others from doing so.
     fn make_room(&self, len: usize) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
-        while !state.has_given_up && !state.areas.has_room(len) {
+        while !state.has_ended() && !state.areas.has_room(len) {
             if state.areas.has_older() {
                 self.discarded.wait(&mut state);
             } else {
@@ -213,10 +228,11 @@ impl Journal {
         records.extend(
             opened.into_iter().map(|(ino, number, flags)| record::opened(ino, number, flags)),
         );
+        records.extend(state.is_resting.then(|| record::resting(true)));
         if let Err(error) = state.areas.switch(&records) {
             return self.give_up(state, &error);
         }
-        state.has_change = false;
+        state.has_older_change = std::mem::take(&mut state.has_change);
         self.full.notify_one();
     }
 
@@ -224,12 +240,13 @@ impl Journal {
     fn settle(&self, always: bool) {
         let mut state = self.state.lock();
         let wait = |state: &mut MutexGuard<'_, State>| {
-            while !state.has_given_up && state.areas.has_older() {
+            while !state.has_ended() && state.areas.has_older() {
                 self.discarded.wait(state);
             }
         };
         wait(&mut state);
-        if !state.has_given_up && (always || state.has_change) {
+        state.has_change |= always;
+        if !state.has_ended() && state.has_change {
             self.switch(&mut state);
             wait(&mut state);
         }
@@ -372,13 +389,13 @@ impl Journal {
         given
     }
 
-    /// Waits until an area is full, and returns its number; `None` at the end.
-    pub(super) fn wait_for_full(&self) -> Option<u64> {
+    /// Waits until an area is full. Returns its number, and whether it has a change; `None` at the end.
+    pub(super) fn wait_for_full(&self) -> Option<(u64, bool)> {
         let mut state = self.state.lock();
         while !state.is_stopped && (state.has_given_up || !state.areas.has_older()) {
             self.full.wait(&mut state);
         }
-        (!state.is_stopped).then(|| state.areas.number() - 1)
+        (!state.is_stopped).then(|| (state.areas.number() - 1, state.has_older_change))
     }
 
     /// Discards area `number`, whose changes are in the log, once the kernel has its replies.
@@ -397,6 +414,7 @@ impl Journal {
     pub(super) fn stop(&self) {
         self.state.lock().is_stopped = true;
         self.full.notify_all();
+        self.discarded.notify_all();
     }
 
     pub(super) fn volume(&self) -> &Volume {

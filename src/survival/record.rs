@@ -30,6 +30,8 @@ pub(crate) enum Record {
     Released { ino: u64, number: u64 },
     /// A sync has finished.
     Synced(FinishedSync),
+    /// Nothing may be written any more (`true`), or something may again.
+    Resting(bool),
 }
 
 /// Time of a change, and the state that it met, recorded with its request.
@@ -108,6 +110,7 @@ const RELEASED: u32 = 6;
 const ALL_FOLLOW: u32 = 7;
 const EARLIER: u32 = 8;
 const SYNCED: u32 = 9;
+const RESTING: u32 = 10;
 
 /// Length in bytes of a [`Begun`].
 const BEGUN_LEN: usize = 32;
@@ -165,6 +168,11 @@ pub(super) fn synced(of: FinishedSync) -> (u32, Vec<u8>) {
     (SYNCED, [&ino.to_le_bytes()[..], &last.to_le_bytes(), &data_only].concat())
 }
 
+/// Record of the beginning or the end of a rest.
+pub(super) fn resting(is_resting: bool) -> (u32, Vec<u8>) {
+    (RESTING, vec![u8::from(is_resting)])
+}
+
 /// Record of a closed handle.
 pub(super) fn released(ino: u64, number: u64) -> (u32, Vec<u8>) {
     (RELEASED, [ino.to_le_bytes(), number.to_le_bytes()].concat())
@@ -208,6 +216,7 @@ impl Record {
             OPENED => Self::Opened { ino: word(0)?, number: word(8)?, flags: half(16)? },
             ALL_FOLLOW => Self::AllFollow,
             RELEASED => Self::Released { ino: word(0)?, number: word(8)? },
+            RESTING => Self::Resting(*bytes.first()? != 0),
             SYNCED => Self::Synced(FinishedSync {
                 ino: word(0)?,
                 last: word(8)?,
@@ -246,6 +255,8 @@ mod tests {
         assert_eq!(body(released(1, 2), b""), Record::Released { ino: 1, number: 2 });
         let sync = FinishedSync { ino: 3, last: 4, data_only: true };
         assert_eq!(body(synced(sync), b""), Record::Synced(sync));
+        assert_eq!(body(resting(true), b""), Record::Resting(true));
+        assert_eq!(body(resting(false), b""), Record::Resting(false));
         for wrong in [(0, Vec::new()), (REFERENCES, vec![0; 15]), (REQUEST, vec![0; 31])] {
             assert_eq!(Record::decode(wrong), None);
         }

@@ -41,6 +41,9 @@ pub(crate) fn revive(
     let survivors = Survivors::read(records).map_err(incomplete)?;
     let journal =
         Journal::new(parts, name.into(), areas, (survivors.last_time(), survivors.last_done()));
+    if survivors.is_resting() {
+        journal.go_on_resting();
+    }
     let held = survivors.changed_nodes();
     Ok((Some(Arc::new(journal)), Some(Revival { survivors, held, sends_again: true })))
 }
@@ -54,6 +57,11 @@ impl Revival {
     /// Returns the number of changes, from the first one on, whose names and attributes are in the log since a sync has finished.
     pub(crate) fn synced_changes(&self) -> usize {
         self.survivors.synced_changes()
+    }
+
+    /// Returns whether nothing has to be written, and nothing may be: the mount is read-only since everything was written.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.survivors.is_resting()
     }
 
     /// Returns whether the kernel refers to inode `node`.

@@ -31,6 +31,8 @@ pub(crate) struct Survivors {
     replies: HashMap<u64, EarlierReply>,
     /// Changes that syncs have covered.
     coverage: Coverage,
+    /// `true` if nothing may be written, as the mount is read-only since everything was written.
+    is_resting: bool,
 }
 
 /// Change that was recorded.
@@ -110,6 +112,7 @@ impl Survivors {
                     is_content_synced: false,
                 };
                 self.changes.push(change);
+                self.is_resting = false;
             }
             Record::Earlier(reply) => {
                 self.replies.insert(reply.unique, reply);
@@ -146,6 +149,7 @@ impl Survivors {
                 self.handles.remove(&(ino, number));
             }
             Record::Synced(sync) => self.coverage.add(sync),
+            Record::Resting(is_resting) => self.is_resting = is_resting,
         }
         Some(())
     }
@@ -191,6 +195,11 @@ impl Survivors {
     pub(super) fn last_done(&self) -> u64 {
         let given = self.changes.iter().rev().find_map(|change| change.given);
         given.map_or(0, |given| given.unique)
+    }
+
+    /// Returns whether nothing has to be written, and nothing may be.
+    pub(super) fn is_resting(&self) -> bool {
+        self.is_resting && self.changes.is_empty()
     }
 
     /// Returns the latest time of a change.

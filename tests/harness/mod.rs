@@ -329,7 +329,8 @@ pub(crate) fn daemon_of(device: &Path) -> Option<Pid> {
         let pid = path.file_name()?.to_str()?.parse().ok().and_then(Pid::from_raw)?;
         let line = fs::read(path.join("cmdline")).ok()?;
         let mut words = line.split(|byte| *byte == 0);
-        let is_ours = words.next()?.ends_with(b"sfs-mount");
+        let program = words.next()?;
+        let is_ours = program.ends_with(b"sfs-mount") || program.ends_with(b"mount.sfs");
         let is_given = words.any(|word| word == device.as_os_str().as_encoded_bytes());
         let name = fs::read_to_string(path.join("comm")).ok()?;
         (is_ours && is_given && name.trim_end() != "sfs-monitor").then_some(pid)

@@ -1,0 +1,178 @@
+//! Whether a mount survives its daemon: it does if the user asks for that, or by default where mount(8) mounts and nothing is in
+//! the way.
+
+use std::path::Path;
+
+use nix::unistd::geteuid;
+use sfs_core::read_superblock;
+use sfs_system::memory_limit::MemoryLimit;
+
+use super::request::MountRequest;
+use super::{initramfs, needed_files};
+use crate::exit_error::ExitError;
+use crate::kernel_release;
+use crate::monitor;
+use crate::mount::OpenedDevice;
+use crate::mount_options::SyncPolicy;
+use crate::survival;
+use crate::transport::TransportChoice;
+
+/// First kernel that sends the requests of a daemon again that has died. Before it programs would see errors, and the kernel would
+/// keep less in its caches; only who asks for that gets it.
+const SENT_AGAIN_SINCE: (u32, u32, u32) = (6, 10, 0);
+
+/// Memory of which the records may take a part, so that mounts survive by default.
+const MEMORY_MIN_BYTES: u64 = 8 * survival::MEMORY_BYTES;
+
+/// Whether a mount survives its daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Survival {
+    On,
+    /// Nobody has asked for it.
+    Off,
+    /// Something is in the way.
+    Impossible(String),
+}
+
+impl Survival {
+    fn of(obstacle: Option<String>) -> Self {
+        obstacle.map_or(Self::On, Self::Impossible)
+    }
+}
+
+impl MountRequest {
+    /// Refuses a mount on `dir` that is to survive its daemon and cannot.
+    ///
+    /// # Errors
+    ///
+    /// The option `survive` is given, and another option, the directory, or the system is in the way.
+    pub(super) fn check_survival(&self, dir: &Path) -> Result<(), ExitError> {
+        if self.options.survive != Some(true) {
+            return Ok(());
+        }
+        if let Some(obstacle) = self.option_in_the_way() {
+            return Err(ExitError::usage(format_args!(
+                "mount option 'survive' cannot be combined with {obstacle}; leave one of them out"
+            )));
+        }
+        place_in_the_way(dir).map_or(Ok(()), |obstacle| {
+            Err(ExitError::mount(format_args!(
+                "{}: mount option 'survive': {obstacle}; leave the option out",
+                dir.display()
+            )))
+        })
+    }
+
+    /// Returns whether the mount of `opened` on `dir` survives this process, with memory up to `limit`.
+    ///
+    /// # Errors
+    ///
+    /// The option `survive` is given, and the volume is one that cannot survive.
+    pub(super) fn survival(
+        &self,
+        dir: &Path,
+        opened: &OpenedDevice,
+        limit: MemoryLimit,
+    ) -> Result<Survival, ExitError> {
+        let obstacle = volume_in_the_way(opened);
+        match self.options.survive {
+            Some(true) if opened.is_write_protected => Ok(Survival::of(obstacle.map(String::from))),
+            Some(true) => obstacle.map_or(Ok(Survival::On), |obstacle| {
+                Err(ExitError::mount(format_args!(
+                    "{}: mount option 'survive': {obstacle}; leave it out",
+                    opened.device.path().display()
+                )))
+            }),
+            None if self.is_by_mount => {
+                let obstacle = obstacle.or(self.option_in_the_way()).map(String::from);
+                let obstacle =
+                    obstacle.or_else(|| system_in_the_way(&kernel_release::running(), limit));
+                Ok(Survival::of(obstacle.or_else(|| place_in_the_way(dir))))
+            }
+            _ => Ok(Survival::Off),
+        }
+    }
+
+    /// Returns what else is asked for that cannot be combined with `survive`.
+    fn option_in_the_way(&self) -> Option<&'static str> {
+        match self.transport {
+            TransportChoice::Uring => {
+                Some("--transport uring: requests on rings end with the daemon")
+            }
+            TransportChoice::Fuser => Some("--transport fuser"),
+            _ if self.foreground => Some("--foreground: its end is taken for that of the mount"),
+            _ if !self.options.sandbox => Some("nosandbox: there is no monitor"),
+            _ if !self.options.writeback => Some("nowriteback"),
+            _ if self.options.sync != SyncPolicy::Never => Some("sync and dirsync"),
+            _ if self.options.volume.read_only => Some("ro: nothing is changed"),
+            _ if !geteuid().is_root() => Some("the mount of an ordinary user"),
+            _ => None,
+        }
+    }
+}
+
+/// Returns why no daemon could be started again for a mount on `dir`.
+fn place_in_the_way(dir: &Path) -> Option<String> {
+    if let Err(reason) = monitor::check_starting_from_memory() {
+        return Some(reason);
+    }
+    if initramfs::is_around() {
+        return Some(
+            "this program is in an initramfs, which is deleted once the root filesystem is mounted, so that no other daemon could be started".into(),
+        );
+    }
+    match needed_files::one_below(dir) {
+        Ok(None) => None,
+        Ok(Some(path)) => Some(format!(
+            "{} is needed to start the daemon again, and would be below the mount",
+            path.display()
+        )),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Returns why another daemon could not go on with the volume.
+fn volume_in_the_way(opened: &OpenedDevice) -> Option<&'static str> {
+    // Another error is met again when the volume is opened.
+    let has_cache = read_superblock(&*opened.device).is_ok_and(|found| found.features.has_cache());
+    if has_cache {
+        Some("the volume has a cache on an SSD, which no other daemon could go on with")
+    } else if opened.options.volume.read_only {
+        Some("the volume is read-only, and nothing is changed")
+    } else {
+        None
+    }
+}
+
+/// Returns why mounts do not survive by default on a kernel with this `release`, and with memory up to `limit`.
+fn system_in_the_way(release: &str, limit: MemoryLimit) -> Option<String> {
+    let sends_again =
+        kernel_release::parse(release).is_some_and(|version| version >= SENT_AGAIN_SINCE);
+    if !sends_again {
+        Some(format!("Linux {release} does not send requests again"))
+    } else if limit.bytes < MEMORY_MIN_BYTES {
+        Some(format!("the {} is low", limit.kind))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_kernels_and_little_memory_are_in_the_way_of_the_default() {
+        let limit = |bytes| MemoryLimit { bytes, ..MemoryLimit::of_this_process() };
+        let much = limit(1 << 40);
+        for release in ["6.1.0-50-amd64", "6.9.12", "5.15", "linux"] {
+            let obstacle = system_in_the_way(release, much);
+            assert!(obstacle.is_some_and(|why| why.contains(release)), "{release}");
+        }
+        for release in ["6.10.0", "6.12.43+deb13-amd64", "7.0"] {
+            assert_eq!(system_in_the_way(release, much), None);
+        }
+        assert!(system_in_the_way("6.18", limit(MEMORY_MIN_BYTES - 1)).is_some());
+        assert_eq!(system_in_the_way("6.18", limit(MEMORY_MIN_BYTES)), None);
+    }
+}
