@@ -156,7 +156,7 @@ fn blocks(value: u8, count: usize) -> Vec<Block> {
 #[test]
 fn waiting_requests_are_reordered_in_real_time() {
     let device = Arc::new(HddDevice::with_clock(drive(GIB), ModelClock::new(TimeMode::RealTime)));
-    assert!(device.reorders());
+    assert!(device.serves_together());
     let capacity = device.geometry().block_count;
     let began = Instant::now();
     let threads: Vec<_> = (0..8)

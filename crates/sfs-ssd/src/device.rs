@@ -3,8 +3,8 @@
 //! The data is in a memory device by logical address; the model receives the same requests, and
 //! computes counts and times. With [`TimeMode::Virtual`], the requests of a single thread give the
 //! same counts and times in every run. With [`TimeMode::RealTime`], requests also take the time
-//! that the model computes. The mode can change at any time. Requests that wait for a model of one request at a
-//! time (a hard drive) are served nearest first. The device has [`FaultRules`], so that it can be made to
+//! that the model computes. The mode can change at any time. In real time a request of another thread waits for the one before, and begins
+//! in the model when that one ends, whenever its thread wakes. Requests that wait for a hard drive are served nearest first. The device has [`FaultRules`], so that it can be made to
 //! fail.
 
 use std::io;
@@ -44,6 +44,8 @@ struct ModelQueue<M> {
     waiting: Vec<(u64, HostRequest)>,
     /// Numbers of requests that were served, with the times of their ends.
     served: Vec<(u64, u64)>,
+    /// End of the latest request, in nanoseconds.
+    ended_ns: u64,
     next_no: u64,
 }
 
@@ -69,7 +71,8 @@ impl<M: TimedModel> ModelDevice<M> {
     }
 
     fn with_geometry(model: M, geometry: Geometry, clock: ModelClock) -> ModelDevice<M> {
-        let queue = ModelQueue { model, waiting: Vec::new(), served: Vec::new(), next_no: 0 };
+        let (waiting, served) = (Vec::new(), Vec::new());
+        let queue = ModelQueue { model, waiting, served, ended_ns: 0, next_no: 0 };
         ModelDevice {
             bytes: RamDevice::with_geometry(geometry),
             clock,
@@ -113,10 +116,10 @@ impl<M: TimedModel> ModelDevice<M> {
         self.clock.now_ns()
     }
 
-    /// Returns whether requests that arrive together are reordered, so that a caller gains by serving them on
-    /// several threads: in real time, if the model works on one request at a time.
-    pub fn reorders(&self) -> bool {
-        self.time_mode() == TimeMode::RealTime && self.queue.lock().model.free_ns().is_some()
+    /// Returns whether a caller gains by serving requests that arrive together on several threads: in real time, as the time
+    /// that a single thread takes to wake would come between two of them, and some models reorder them.
+    pub fn serves_together(&self) -> bool {
+        self.time_mode() == TimeMode::RealTime
     }
 
     /// Has the model serve a request, and waits for its end in real time.
@@ -136,7 +139,7 @@ impl<M: TimedModel> ModelDevice<M> {
         let request = HostRequest { arrival_ns, ..request };
         let ended_ns = match is_real && self.queue.lock().model.free_ns().is_some() {
             true => self.serve_in_turn(request),
-            false => self.queue.lock().serve(&request, arrival_ns),
+            false => self.queue.lock().serve_next(&request, is_real),
         };
         self.end(ended_ns.saturating_add(delay_ns), is_real);
     }
@@ -195,6 +198,14 @@ impl<M: TimedModel> ModelDevice<M> {
 }
 
 impl<M: TimedModel> ModelQueue<M> {
+    /// Serves a request after its arrival, in real time also after the request before, and returns the time of its end.
+    fn serve_next(&mut self, request: &HostRequest, is_real: bool) -> u64 {
+        let begun_ns =
+            if is_real { request.arrival_ns.max(self.ended_ns) } else { request.arrival_ns };
+        self.ended_ns = self.serve(request, begun_ns);
+        self.ended_ns
+    }
+
     /// Serves a request, and returns the time of its end.
     fn serve(&mut self, request: &HostRequest, at_ns: u64) -> u64 {
         let ended_ns = self.model.serve(request, at_ns).ended_ns;

@@ -32,7 +32,7 @@ pub trait ServedDisk: Send + Sync {
     fn capacity(&self) -> u64;
 
     /// Returns whether requests gain by being served on several threads.
-    fn reorders(&self) -> bool;
+    fn serves_together(&self) -> bool;
 
     /// Returns the contents of the control file.
     fn status_text(&self) -> String;
@@ -133,8 +133,8 @@ impl<M: Exportable> ServedDisk for ExportedDisk<M> {
         self.device.geometry().block_count * BLOCK_SIZE as u64
     }
 
-    fn reorders(&self) -> bool {
-        self.device.reorders()
+    fn serves_together(&self) -> bool {
+        self.device.serves_together()
     }
 
     fn status_text(&self) -> String {

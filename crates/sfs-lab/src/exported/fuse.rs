@@ -1,8 +1,8 @@
 //! The FUSE filesystem of an exported model: a directory with the disk and its control file.
 //!
 //! A single thread takes the requests in their order. The methods translate between FUSE and
-//! [`ServedDisk`], and hold no data. Where the disk gains by reordering (a hard drive in real time), reads and writes
-//! are handed to threads of their own, so that several wait in the drive.
+//! [`ServedDisk`], and hold no data. In real time reads and writes are handed to threads of their own, so that several wait in the
+//! disk, and none waits for a thread to wake.
 
 use std::ffi::OsStr;
 use std::io;
@@ -98,7 +98,7 @@ impl DiskDirectory {
 
     /// Answers a request: here, or on a thread of its own if the disk gains by several requests at a time.
     fn hand_on(&self, answer: impl FnOnce() + Send + 'static) {
-        match self.0.reorders() {
+        match self.0.serves_together() {
             true => drop(thread::spawn(answer)),
             false => answer(),
         }
@@ -256,10 +256,11 @@ impl Filesystem for DiskDirectory {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        match ino {
-            DISK_INO => done(reply, self.0.flush()),
-            _ => reply.ok(),
+        if ino != DISK_INO {
+            return reply.ok();
         }
+        let disk = self.0.clone();
+        self.hand_on(move || done(reply, disk.flush()));
     }
 
     fn fallocate(
@@ -277,7 +278,10 @@ impl Filesystem for DiskDirectory {
         }
         let len = length.min(self.0.capacity().saturating_sub(offset));
         match mode & !KEEP_SIZE {
-            PUNCH_HOLE => done(reply, self.0.discard(offset, len)),
+            PUNCH_HOLE => {
+                let disk = self.0.clone();
+                self.hand_on(move || done(reply, disk.discard(offset, len)));
+            }
             ZERO_RANGE => match self.len_within(offset, len) {
                 Ok(len) => done(reply, self.0.zero(offset, len)),
                 Err(error) => reply.error(error),
