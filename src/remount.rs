@@ -61,7 +61,13 @@ pub fn remount(request: &RemountRequest<'_>) -> Result<(), ExitError> {
     if !flags.contains(MsFlags::MS_RDONLY) {
         ask(&mount, &ControlRequest::BeginWriting)?;
     }
-    change(&mount, flags)?;
+    if let Err(failure) = change(&mount, flags) {
+        if mount.is_read_only() {
+            // The daemon has begun to write for nothing.
+            let _ = ask(&mount, &ControlRequest::Rest);
+        }
+        return Err(failure);
+    }
     ask(&mount, &ControlRequest::Changed)?;
     if let Some(inflight) = inflight {
         inflight.wait_for_none(&mount.dir)?;

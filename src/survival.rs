@@ -13,7 +13,7 @@ mod record;
 mod revival;
 mod survivors;
 
-pub(crate) use areas::{MEMORY_BYTES, uselessness};
+pub(crate) use areas::{Areas, MEMORY_BYTES, uselessness};
 pub(crate) use commit_thread::CommitThread;
 pub(crate) use finished_syncs::is_durable_write;
 pub(crate) use journal::{Journal, OpenedNow};

@@ -41,6 +41,9 @@ use crate::survival::Journal;
 use crate::transport::ActiveTransport;
 use crate::volume_cache::VolumeCache;
 
+/// Refusal of a change to read-only.
+const FROZEN: &str = "is frozen; thaw it first ('sfs-ctl thaw')";
+
 /// State of a mount that requests need.
 pub(crate) struct ControlHandler {
     pub(crate) volume: Arc<Volume>,
@@ -178,7 +181,11 @@ impl ControlHandler {
         let device = &self.device;
         let options = self.options.changed_by(list)?;
         if options.volume.read_only {
-            return Ok(());
+            // The end of the freeze writes.
+            return match self.freezer.is_frozen() {
+                true => Err(ExitError::mount(format_args!("{device}: {FROZEN}"))),
+                false => Ok(()),
+            };
         }
         if self.is_write_protected {
             return Err(ExitError::mount(format_args!("{device}: is write-protected")));
@@ -195,7 +202,7 @@ impl ControlHandler {
     fn begin_writing(&self) -> Result<(), ExitError> {
         let _is_over = self.keep_mounted()?;
         // First: a process that goes on must not take the volume for one at rest.
-        self.journal.iter().for_each(|journal| journal.end_rest());
+        self.end_rest();
         if self.volume.is_read_only() {
             self.opened.allow_writing().map_err(ExitError::mount)?;
             let begun = self.volume.begin_writing(file_clock::now(), &mut |_| {});
@@ -208,10 +215,10 @@ impl ControlHandler {
 
     /// Adopts the options of the kernel's mount.
     fn note_change(&self) -> Result<(), ExitError> {
-        if let Some(mount) = self.mount()? {
-            self.volume.set_access_times(access_times_of(&mount));
-        }
-        Ok(())
+        let Some(mount) = self.mount()? else { return Ok(()) };
+        self.volume.set_access_times(access_times_of(&mount));
+        // A rest may have begun meanwhile, for another client.
+        if mount.is_read_only() { Ok(()) } else { self.begin_writing() }
     }
 
     /// Freezes the mount for at most `secs` seconds.
@@ -248,11 +255,13 @@ impl ControlHandler {
     /// Makes everything durable and lets the background thread rest. The kernel's mount must be read-only by now.
     fn rest(&self) -> Result<(), ExitError> {
         let device = &self.device;
-        if !self.mount()?.is_some_and(|mount| mount.is_read_only()) {
-            return Err(ExitError::mount(format_args!("{device}: is mounted for writing")));
+        self.check_read_only()?;
+        if self.freezer.is_frozen() {
+            return Err(ExitError::mount(format_args!("{device}: {FROZEN}")));
         }
         if self.volume.is_read_only() {
-            return Ok(());
+            self.journal.iter().for_each(|journal| journal.rest());
+            return self.check_read_only().inspect_err(|_| self.end_rest());
         }
         // In this order, as a handover takes them.
         let is_over = self.keep_mounted()?;
@@ -266,11 +275,23 @@ impl ControlHandler {
             self.waker.note();
         }
         outcome?;
+        self.check_read_only().inspect_err(|_| self.end_rest())?;
         if self.waker.is_resting() {
             return Ok(());
         }
-        self.journal.iter().for_each(|journal| journal.end_rest());
+        self.end_rest();
         Err(ExitError::mount(format_args!("{device}: was changed meanwhile; try again")))
+    }
+
+    /// Checks that the kernel's mount is read-only.
+    fn check_read_only(&self) -> Result<(), ExitError> {
+        let is_read_only = self.mount()?.is_some_and(|mount| mount.is_read_only());
+        let refusal = || ExitError::mount(format_args!("{}: is mounted for writing", self.device));
+        is_read_only.then_some(()).ok_or_else(refusal)
+    }
+
+    fn end_rest(&self) {
+        self.journal.iter().for_each(|journal| journal.end_rest());
     }
 
     /// Grows the volume.

@@ -165,6 +165,10 @@ impl Starter {
         let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None)?;
         let mut command = Command::new(format!("/proc/self/fd/{}", image.as_raw_fd()));
         command.arg0(NAME).args(&self.spec.arguments);
+        if after_death {
+            // A program of another version may decide by its options.
+            command.args(["-o", "survive"]);
+        }
         let program = self.spec.program.clone();
         let take_over = TakeOver { number, program, after_death };
         command.arg(OPTION).arg(take_over.to_argument());

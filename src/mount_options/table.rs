@@ -175,7 +175,7 @@ pub const TABLE: &[MountOption] = &[
         &["survive", "nosurvive"],
         "start the daemon again when it dies, with everything that programs had written, or unmount; only \
          root can, over /dev/fuse; before Linux 6.10 calls under way get an error",
-        "survive for mounts by mount(8) from Linux 6.10 on, nosurvive otherwise",
+        "survive for mounts by mount(8) from Linux 6.10 on if nothing is in the way, nosurvive otherwise",
     ),
     own(&["allow_other"], "let other users access the mount of an ordinary user", ""),
     common(

@@ -143,11 +143,11 @@ pub(super) fn prepare(
     let mut limit = MemoryLimit::of_this_process();
     let survival = match taken {
         // The first daemon has decided, and has records only if its mount survives.
-        Some(_) if request.follows_a_death() => Survival::On,
+        Some(_) if request.follows_a_death() => Survival::GoesOn,
         Some(_) => Survival::Off,
         None => request.survival(dir, &opened, limit)?,
     };
-    let survives = survival == Survival::On;
+    let survives = survival.is_on();
     let OpenedDevice { device, mut options, is_write_protected } = opened;
     options.survive = Some(survives);
     let mut transport = request.transport;
@@ -214,17 +214,22 @@ pub(super) fn prepare(
     let handles = parts.handles.clone();
     let opened = Box::new(move || handles.opened_now());
     let both: (_, Box<survival::OpenedNow>) = (volume.clone(), opened);
-    let (journal, revival) = match taken {
-        Some(taken) => survival::revive(taken.take_records(), both, &name)?,
-        None if survives => (Some(survival::begin(both, &name)?), None),
-        None => (None, None),
+    let mut obstacle = None;
+    let (journal, revival) = match (taken.as_mut(), survival) {
+        (Some(taken), _) => survival::revive(taken.take_records(), both, &name)?,
+        (None, Survival::Begins(areas)) => (Some(survival::begin(*areas, both, &name)), None),
+        (None, Survival::Impossible(reason)) => {
+            obstacle = Some(reason);
+            (None, None)
+        }
+        (None, _) => (None, None),
     };
     if let Some(journal) = &journal {
         shell.set_journal(journal.clone());
     }
     device.yield_claim();
     let signals = own_mount::signals()?;
-    let (unannounced, serving, own, root) = match taken {
+    let (unannounced, mut serving, own, root) = match taken {
         Some(taken) => {
             taken.adopt(&volume, &parts.handles, &parts.lost_writeback);
             if let Some(revival) = &revival {
@@ -252,11 +257,11 @@ pub(super) fn prepare(
     if !direct_io {
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }
+    if let Some(obstacle) = obstacle {
+        serving.reason += &format!("; the mount does not survive its daemon: {obstacle}");
+    }
     let (transport, reason) = (serving.transport, &serving.reason);
     tracing::info!("{name}: transport {transport}: {reason}");
-    if let Survival::Impossible(obstacle) = &survival {
-        tracing::info!("{name}: does not survive the end of its daemon: {obstacle}");
-    }
     match &grown {
         Some(Ok(report)) => tracing::info!("{name}: {report}"),
         Some(Err(error)) => tracing::warn!("{name}: was not grown: {error}"),
@@ -272,7 +277,7 @@ pub(super) fn prepare(
     if let Some(taken) = taken {
         taken.wait_for_commit()?;
         let is_resting = revival.as_ref().is_some_and(Revival::is_resting);
-        begin_writing(&volume, taken.is_read_only() || is_resting, &own, &name);
+        begin_writing(&volume, (taken.is_read_only(), is_resting), &own, &name);
     }
     if let (Some(mut revival), Some(journal)) = (revival, &journal) {
         if !serving.sends_again() {
@@ -337,13 +342,21 @@ fn open_taken(
     Ok(volume)
 }
 
-/// Begins to write to a volume that was taken over, unless it stays read-only (`rests`). After a failure it is served read-only, as
-/// after any failed write: no other program could do more.
-fn begin_writing(volume: &Volume, rests: bool, own: &OwnMount, name: &str) {
-    if let Ok(Some(mount)) = own.table().of_number(own.number()) {
-        volume.set_access_times(access_times_of(&mount));
+/// Begins to write to a volume that was taken over, unless nothing was written since it was mounted read-only, or its mount is
+/// read-only and the volume rests. After a failure it is served read-only, as after any failed write: no other program could do more.
+fn begin_writing(
+    volume: &Volume,
+    (is_read_only, is_resting): (bool, bool),
+    own: &OwnMount,
+    name: &str,
+) {
+    let mount = own.table().of_number(own.number()).ok().flatten();
+    if let Some(mount) = &mount {
+        volume.set_access_times(access_times_of(mount));
     }
-    if rests {
+    // A program may have remounted without the daemon, so both must be known.
+    let rests = is_resting && mount.is_some_and(|mount| mount.is_read_only());
+    if is_read_only || rests {
         return;
     }
     if let Err(error) = volume.begin_writing(file_clock::now(), &mut |_| {}) {

@@ -20,6 +20,7 @@ use crate::background::Background;
 use crate::bdi;
 use crate::control::{ControlHandler, ControlServer, ControlSocket};
 use crate::exit_error::ExitError;
+use crate::file_clock;
 use crate::freeze::ThawReason;
 use crate::handover::giving::Giver;
 use crate::handover::taking::Taken;
@@ -107,7 +108,7 @@ impl Prepared {
                 ExitError::system(format_args!("the monitor cannot hold the mount: {error}"))
             })?;
         }
-        let journal = self.journal.clone();
+        let (journal, rests) = (self.journal.clone(), self.journal.clone());
         let records = self.journal.map(CommitThread::start).transpose().map_err(no_thread)?;
         let handler = Arc::new(ControlHandler {
             volume: volume.clone(),
@@ -185,6 +186,9 @@ impl Prepared {
         background.stop();
         *is_over.lock() = true;
         freezer.thaw(ThawReason::Unmount);
+        if rests.is_some_and(|journal| journal.is_resting()) {
+            end_rest(&volume, &name);
+        }
         let closed = close(&volume, &name);
         // Until then another program would write what only the records have.
         if survives {
@@ -257,6 +261,13 @@ fn watch(
         log_work.note(&volume);
         log.look(&volume, &name);
         journal.iter().for_each(|journal| journal.look());
+    }
+}
+
+/// Lets the last checkpoint be written on a volume that rests, and whose daemon has died meanwhile.
+fn end_rest(volume: &Volume, name: &str) {
+    if let Err(error) = volume.begin_writing(file_clock::now(), &mut |_| {}) {
+        tracing::error!("{name}: no last checkpoint: {error}");
     }
 }
 

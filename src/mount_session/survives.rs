@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use nix::unistd::geteuid;
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sfs_core::read_superblock;
 use sfs_system::memory_limit::MemoryLimit;
 
@@ -14,7 +15,7 @@ use crate::kernel_release;
 use crate::monitor;
 use crate::mount::OpenedDevice;
 use crate::mount_options::SyncPolicy;
-use crate::survival;
+use crate::survival::{Areas, MEMORY_BYTES};
 use crate::transport::TransportChoice;
 
 /// First kernel that sends the requests of a daemon again that has died. Before it programs would see errors, and the kernel would
@@ -22,12 +23,14 @@ use crate::transport::TransportChoice;
 const SENT_AGAIN_SINCE: (u32, u32, u32) = (6, 10, 0);
 
 /// Memory of which the records may take a part, so that mounts survive by default.
-const MEMORY_MIN_BYTES: u64 = 8 * survival::MEMORY_BYTES;
+const MEMORY_MIN_BYTES: u64 = 8 * MEMORY_BYTES;
 
 /// Whether a mount survives its daemon.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Survival {
-    On,
+    /// It does, with these records.
+    Begins(Box<Areas>),
+    /// It has survived another daemon.
+    GoesOn,
     /// Nobody has asked for it.
     Off,
     /// Something is in the way.
@@ -35,8 +38,8 @@ pub(super) enum Survival {
 }
 
 impl Survival {
-    fn of(obstacle: Option<String>) -> Self {
-        obstacle.map_or(Self::On, Self::Impossible)
+    pub(super) fn is_on(&self) -> bool {
+        matches!(self, Self::Begins(_) | Self::GoesOn)
     }
 }
 
@@ -74,22 +77,28 @@ impl MountRequest {
         opened: &OpenedDevice,
         limit: MemoryLimit,
     ) -> Result<Survival, ExitError> {
-        let obstacle = volume_in_the_way(opened);
-        match self.options.survive {
-            Some(true) if opened.is_write_protected => Ok(Survival::of(obstacle.map(String::from))),
-            Some(true) => obstacle.map_or(Ok(Survival::On), |obstacle| {
-                Err(ExitError::mount(format_args!(
-                    "{}: mount option 'survive': {obstacle}; leave it out",
-                    opened.device.path().display()
-                )))
-            }),
-            None if self.is_by_mount => {
-                let obstacle = obstacle.or(self.option_in_the_way()).map(String::from);
-                let obstacle =
-                    obstacle.or_else(|| system_in_the_way(&kernel_release::running(), limit));
-                Ok(Survival::of(obstacle.or_else(|| place_in_the_way(dir))))
-            }
-            _ => Ok(Survival::Off),
+        let obstacle = match self.options.survive {
+            // Nothing is changed, and the device cannot be.
+            Some(true) if opened.is_write_protected => None,
+            Some(true) => volume_in_the_way(opened).map(String::from),
+            None if self.is_by_mount => volume_in_the_way(opened)
+                .or_else(|| self.option_in_the_way())
+                .map(String::from)
+                .or_else(|| system_in_the_way(&kernel_release::running(), limit))
+                .or_else(|| place_in_the_way(dir)),
+            _ => return Ok(Survival::Off),
+        };
+        let areas = match obstacle {
+            Some(obstacle) => Err(obstacle),
+            None => Areas::new().map_err(|error| format!("no memory for its records: {error}")),
+        };
+        match areas {
+            Ok(areas) => Ok(Survival::Begins(Box::new(areas))),
+            Err(obstacle) if self.options.survive.is_none() => Ok(Survival::Impossible(obstacle)),
+            Err(obstacle) => Err(ExitError::mount(format_args!(
+                "{}: mount option 'survive': {obstacle}; leave it out",
+                opened.device.path().display()
+            ))),
         }
     }
 
@@ -105,6 +114,9 @@ impl MountRequest {
             _ if !self.options.writeback => Some("nowriteback"),
             _ if self.options.sync != SyncPolicy::Never => Some("sync and dirsync"),
             _ if self.options.volume.read_only => Some("ro: nothing is changed"),
+            _ if self.never_sent_again && self.options.survive.is_none() => {
+                Some("requests are not sent again")
+            }
             _ if !geteuid().is_root() => Some("the mount of an ordinary user"),
             _ => None,
         }
@@ -115,6 +127,9 @@ impl MountRequest {
 fn place_in_the_way(dir: &Path) -> Option<String> {
     if let Err(reason) = monitor::check_starting_from_memory() {
         return Some(reason);
+    }
+    if let Err(error) = pidfd_open(getpid(), PidfdFlags::empty()) {
+        return Some(format!("the end of a process cannot be waited for: pidfd_open: {error}"));
     }
     if initramfs::is_around() {
         return Some(

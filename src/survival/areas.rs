@@ -12,6 +12,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
+use rustix::process::{Resource, getrlimit};
 use sfs_device::SharedWindow;
 
 /// Bytes of records after which an area is full, without its first ones: room for sixteen of the longest writes.
@@ -123,7 +124,16 @@ pub(crate) type StoredRecord = (u32, Vec<u8>);
 
 impl Areas {
     /// Makes areas without a record.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory, or the process may not make a file of this length.
     pub(crate) fn new() -> io::Result<Self> {
+        // The signal of the limit would end the process.
+        let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        if limit < HEAD_LEN + 2 * LENS.place {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let areas = Self::with_lens(File::from(memfd_create("sfs-records", flags)?), LENS)?;
         fcntl_add_seals(&areas.file, SealFlags::SHRINK)?;

@@ -151,6 +151,7 @@ impl Journal {
     /// comes in between.
     pub(crate) fn begin(&self, message: &[u8], before: impl FnOnce() -> Before) -> Changing<'_> {
         let mut last = self.changes.lock();
+        self.leave_rest();
         let before = before();
         // A new file gets the time of the kernel's clock, or the kernel would send another one after the first write. Its number
         // tells whether the log has it, so its time need not.
@@ -163,7 +164,6 @@ impl Journal {
         let (kind, head) = record::request_head(Begun { now, before });
         self.append(&mut state, kind, [&head, message]);
         state.has_change = true;
-        state.is_resting = false;
         drop(state);
         let time = file_clock::fix(now);
         let keeps_privileges = before.keeps_privileges;
@@ -173,6 +173,7 @@ impl Journal {
     /// Begins a change that is executed again if the kernel sends it again, between two calls of [`Changing::settle`].
     pub(crate) fn begin_unrecorded(&self) -> Changing<'_> {
         let mut last = self.changes.lock();
+        self.leave_rest();
         let time = file_clock::fix(self.next_time(&mut last));
         Changing { journal: self, keeps_privileges: true, _changes: last, _time: time }
     }

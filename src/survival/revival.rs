@@ -24,10 +24,9 @@ pub(crate) struct Revival {
     pub(crate) sends_again: bool,
 }
 
-/// Begins the journal of a new mount of the device called `name`.
-pub(crate) fn begin(parts: Parts, name: &str) -> Result<Arc<Journal>, ExitError> {
-    let areas = Areas::new().map_err(no_memory)?;
-    Ok(Arc::new(Journal::new(parts, name.into(), areas, (Timestamp::default(), 0))))
+/// Begins the journal of a new mount of the device called `name`, in `areas`.
+pub(crate) fn begin(areas: Areas, parts: Parts, name: &str) -> Arc<Journal> {
+    Arc::new(Journal::new(parts, name.into(), areas, (Timestamp::default(), 0)))
 }
 
 /// Goes on with the journal in `records`, if the mount has one.
@@ -89,10 +88,6 @@ impl Revival {
     pub(crate) fn end(mut self, journal: &Journal) {
         self.survivors.hand_replies_to(journal);
     }
-}
-
-fn no_memory(error: impl std::fmt::Display) -> ExitError {
-    ExitError::system(format_args!("mount option 'survive': no memory for its records: {error}"))
 }
 
 fn incomplete(error: impl std::fmt::Display) -> ExitError {

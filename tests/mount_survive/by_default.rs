@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::process::Command;
 
 use rustix::process::{Signal, kill_process};
 use sfs_testkit::wait_until;
@@ -20,9 +21,16 @@ fn helper(volume: &TestVolume) -> PathBuf {
     path
 }
 
-fn survives(mount: &SurvivingMount<'_>) -> bool {
+/// Words before the reason why a mount does not survive.
+const DOES_NOT: &str = "the mount does not survive its daemon: ";
+
+fn said_of(mount: &SurvivingMount<'_>) -> String {
     let stat = sfs_ctl_stat(&mount.dir, &["-v"]);
-    String::from_utf8_lossy(&stat.stdout).contains(SURVIVES)
+    String::from_utf8_lossy(&stat.stdout).into_owned()
+}
+
+fn survives(mount: &SurvivingMount<'_>) -> bool {
+    said_of(mount).contains(SURVIVES)
 }
 
 #[test]
@@ -58,11 +66,27 @@ fn whatever_prevents_it_switches_the_default_off() {
     }
     let volume = TestVolume::new("64M");
     let helper = helper(&volume);
-    for options in ["ro", "sync", "nosandbox", "writeback=off"] {
+    for (options, reason) in [
+        ("ro", "nothing is changed"),
+        ("sync", "sync and dirsync"),
+        ("nosandbox", "there is no monitor"),
+        ("writeback=off", "nowriteback"),
+    ] {
         let mount = SurvivingMount::with_program(&helper, &volume, &["-o", options]);
-        assert!(!survives(&mount), "{options}");
+        let said = said_of(&mount);
+        assert!(!survives(&mount) && said.contains(DOES_NOT), "{options}: {said}");
+        assert!(said.contains(reason), "{reason}: {said}");
         mount.unmount();
     }
+    // Its records would be a longer file, and the signal of the limit would end the daemon.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 2000000; exec \"$@\"", "sh"]).arg(&helper);
+    let mounted = limited.arg(&volume.device).arg(&volume.dir).status();
+    assert!(mounted.expect("sh runs").success());
+    let stat = sfs_ctl_stat(&volume.dir, &["-v"]);
+    let said = String::from_utf8_lossy(&stat.stdout);
+    assert!(said.contains(DOES_NOT), "{said}");
+    volume.unmount_and_check();
     let mount = SurvivingMount::with(&volume, &[]);
     assert!(!survives(&mount), "a mount by the program itself does not ask for it");
     mount.unmount();

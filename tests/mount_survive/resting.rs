@@ -2,11 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::fs::statvfs;
 use rustix::mount::{MountFlags, mount_remount};
 use rustix::process::{Signal, kill_process};
+use sfs_device::{Access, FileDevice};
 use sfs_testkit::{SeededRng, number_from_env, wait_until};
 
 use super::harness::{TestVolume, can_mount, daemon_of, sfs_mount, stderr};
@@ -63,6 +65,84 @@ fn rest(way: &[&str]) {
     assert_eq!(fs::read(path("file")).expect("the file"), b"short");
     mount.remount("ro");
     mount.kill();
+    mount.unmount();
+    let device = FileDevice::open(&volume.device, Access::ReadOnly).expect("the image");
+    assert!(sfs_fsck::is_unmounted(&device).expect("a volume"), "the last checkpoint is written");
+}
+
+/// Regression: nothing could be written to a mount that another program than sfs-mount made writable, once its daemon had died.
+#[test]
+fn a_remount_that_no_daemon_hears_of_ends_the_rest() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    let file = mount.dir.join("file");
+    let go_on: [fn(&SurvivingMount<'_>); 2] = [
+        |mount| {
+            mount.kill();
+        },
+        |mount| {
+            upgrading::upgrade(mount.volume);
+        },
+    ];
+    for (round, go_on) in go_on.into_iter().enumerate() {
+        mount.remount("ro");
+        go_on(&mount);
+        assert!(fs::write(&file, "").is_err(), "it is read-only");
+        mount_remount(&mount.dir, MountFlags::empty(), "").expect("the kernel remounts");
+        let text = format!("content {round}");
+        fs::write(&file, &text).expect("it is writable");
+        File::open(&file).and_then(|file| file.sync_all()).expect("it is writable");
+        mount.kill();
+        assert_eq!(fs::read_to_string(&file).expect("the file"), text);
+    }
+    mount.unmount();
+}
+
+/// The kernel refuses to make a mount writable whose device is not.
+#[test]
+fn a_remount_that_fails_leaves_the_rest() {
+    if !can_mount() {
+        return;
+    }
+    let Some(volume) = TestVolume::on_loop("64M") else { return };
+    let Some(mount) = SurvivingMount::new(&volume) else { return };
+    fs::write(mount.dir.join("file"), "content").expect("room");
+    mount.remount("ro");
+    let image = mount.image();
+    let set = |flag| Command::new("blockdev").arg(flag).arg(&volume.device).status();
+    assert!(set("--setro").expect("blockdev runs").success());
+    let refused = sfs_mount(&volume.device, &volume.dir, "remount,rw");
+    assert!(!refused.status.success(), "the kernel refuses");
+    assert!(set("--setrw").expect("blockdev runs").success());
+    mount.kill();
+    assert_eq!(fs::read(mount.dir.join("file")).expect("the file"), b"content");
+    assert!(mount.image() == image, "nothing was written");
+    mount.remount("rw");
+    fs::write(mount.dir.join("file"), "more").expect("it is writable");
+    mount.unmount();
+}
+
+/// The end of a freeze writes.
+#[test]
+fn a_frozen_volume_is_not_made_read_only() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let mount = volume.mount("rw");
+    let sfs_ctl = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-ctl"));
+        command.args(words).arg(&mount.dir).output().expect("sfs-ctl runs")
+    };
+    assert!(sfs_ctl(&["freeze"]).status.success());
+    let refused = sfs_mount(&volume.device, &volume.dir, "remount,ro");
+    assert!(stderr(&refused).contains("is frozen; thaw it first"), "{}", stderr(&refused));
+    assert!(sfs_ctl(&["thaw"]).status.success());
+    let done = sfs_mount(&volume.device, &volume.dir, "remount,ro");
+    assert!(done.status.success(), "{}", stderr(&done));
     mount.unmount();
 }
 

@@ -1,6 +1,7 @@
 //! The rest of a volume whose mount is read-only: nothing is written until a change back, and no other process has to write either.
 
 use super::Journal;
+use crate::file_clock;
 use crate::survival::record;
 
 impl Journal {
@@ -15,6 +16,9 @@ impl Journal {
 
     /// Notes that something may be written again.
     pub(crate) fn end_rest(&self) {
+        if !self.is_resting() {
+            return;
+        }
         let changes = self.changes.lock();
         self.note_rest(false);
         drop(changes);
@@ -25,11 +29,27 @@ impl Journal {
         self.state.lock().is_resting = true;
     }
 
+    /// Ends a rest for a change: a program has remounted without the daemon. The caller keeps other changes away.
+    pub(super) fn leave_rest(&self) {
+        if !self.is_resting() {
+            return;
+        }
+        self.note_rest(false);
+        if let Err(error) = self.volume.begin_writing(file_clock::now(), &mut |_| {}) {
+            tracing::error!("{}: {error}; the volume is read-only from now on", self.name);
+        }
+    }
+
+    /// Returns whether nothing may be written.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.state.lock().is_resting
+    }
+
     /// Records the beginning or the end of a rest. The caller keeps changes away.
     fn note_rest(&self, is_resting: bool) {
         let (kind, bytes) = record::resting(is_resting);
         let mut state = self.make_room(bytes.len() + super::LEFT_BY_CHANGES);
-        if state.has_ended() {
+        if state.has_ended() || state.is_resting == is_resting {
             return;
         }
         state.is_resting = is_resting;
