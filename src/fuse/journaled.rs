@@ -7,6 +7,7 @@ use sfs_fuse::{Errno, FuseOperation, FuseRequest, Queue, Reply, reply_bytes};
 
 use super::dispatch::is_change;
 use super::fuse_shell::FuseShell;
+use super::held_notices::HeldNotices;
 use super::reply_result::{ReplyBytes, ReplyResult};
 use super::{inode_flags, privileges};
 use crate::survival::{Before, Journal, is_durable_write};
@@ -112,6 +113,7 @@ impl FuseShell {
                 let changing = journal.begin(request.message, || self.before(request));
                 // What is recorded is done, also if the process changes meanwhile.
                 let decision = privileges::decide(changing.keeps_privileges);
+                let notices = HeldNotices::begin();
                 let result = pass();
                 drop(decision);
                 match (&result, operation) {
@@ -126,9 +128,10 @@ impl FuseShell {
                             .into_iter()
                             .for_each(|sync| journal.end_sync(sync));
                     }
-                    (Ok(Reply::Parked(_)), _) => {}
+                    (Ok(Reply::Parked(_)), _) => drop(changing),
                     _ => changing.end(request, &result),
                 }
+                notices.send(|ino| self.attributes_changed(ino));
                 return result;
             }
             _ => {}
