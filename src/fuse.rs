@@ -17,6 +17,7 @@ mod failure_log;
 mod file_operations;
 mod free_space;
 mod fuse_shell;
+mod held_notices;
 mod inode_attributes;
 mod inode_flags;
 pub(crate) mod inode_paths;
@@ -32,6 +33,7 @@ mod range_operations;
 mod read_ahead;
 mod recorded_requests;
 mod repeated_content;
+mod repeated_notices;
 mod replay;
 #[cfg(test)]
 mod replay_tests;

@@ -28,7 +28,7 @@ use super::latencies::Latencies;
 use super::lost_writeback::LostWriteback;
 use super::open_handles::{OpenHandles, WriteVerdict};
 use super::read_ahead::ReadAhead;
-use super::{error_to_errno, inode_attributes};
+use super::{error_to_errno, held_notices, inode_attributes};
 use crate::background::Waker;
 use crate::bdi::BackingDevice;
 use crate::file_clock;
@@ -333,6 +333,9 @@ impl FuseShell {
     /// on their way to another process were read before the change, and the kernel would cache them. Cached
     /// data stays, so the kernel waits for no request.
     pub(super) fn attributes_changed(&self, ino: u64) {
+        if held_notices::hold(ino) {
+            return;
+        }
         if let Some(notify) = &self.notify
             && let Err(error) = notify(ino)
         {

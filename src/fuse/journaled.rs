@@ -1,14 +1,21 @@
 //! Requests of a mount that survives its daemon: each goes through the [`Journal`].
 
+use std::cell::Cell;
 use std::sync::Arc;
 
-use sfs_fuse::{Errno, FuseOperation, FuseRequest, Queue, Reply};
+use sfs_fuse::{Errno, FuseOperation, FuseRequest, Queue, Reply, reply_bytes};
 
 use super::dispatch::is_change;
 use super::fuse_shell::FuseShell;
+use super::held_notices::HeldNotices;
 use super::reply_result::{ReplyBytes, ReplyResult};
 use super::{inode_flags, privileges};
 use crate::survival::{Before, Journal, is_durable_write};
+
+thread_local! {
+    /// Whether the records keep the reply to the last request of this thread, until the kernel has it.
+    static IS_KEPT: Cell<bool> = const { Cell::new(false) };
+}
 
 impl FuseShell {
     /// Records every request from now on.
@@ -45,6 +52,31 @@ impl FuseShell {
         }
     }
 
+    /// Returns the reply of an earlier process to request `unique`, which this thread sends.
+    pub(super) fn earlier_reply_of(&self, journal: &Journal, unique: u64) -> Option<Vec<u8>> {
+        let earlier = journal.earlier_reply(unique)?;
+        IS_KEPT.set(true);
+        if earlier.synced == 0 {
+            return Some(earlier.reply);
+        }
+        let sync = journal.begin_sync(earlier.synced);
+        if let Err(error) = self.volume.sync_file(earlier.synced) {
+            let code = self.errno(earlier.synced, &error);
+            return Some(reply_bytes(unique, &Err::<Reply<ReplyBytes>, _>(code)));
+        }
+        journal.end_sync(sync);
+        Some(earlier.reply)
+    }
+
+    /// Notes that this thread has sent the reply to request `unique`.
+    pub(super) fn note_sent(&self, unique: u64) {
+        if let Some(journal) = &self.journal
+            && IS_KEPT.take()
+        {
+            journal.replied(unique);
+        }
+    }
+
     /// Serves `request` by `pass`, and records what must survive.
     pub(super) fn serve_journaled(
         &self,
@@ -54,9 +86,10 @@ impl FuseShell {
         pass: impl FnOnce() -> ReplyResult,
     ) -> ReplyResult {
         let node = request.node;
+        IS_KEPT.set(is_change(&request.operation));
         match &request.operation {
-            FuseOperation::Forget { count } => journal.forget([(node, *count)]),
-            FuseOperation::BatchForget(forgets) => journal.forget(forgets.iter()),
+            FuseOperation::Forget { count } => journal.forget(node, *count),
+            FuseOperation::BatchForget(forgets) => journal.forget_all(forgets.iter()),
             // The kernel copies through its cache instead. A copy could not be repeated: its source may have changed since.
             FuseOperation::CopyFileRange(_) => return Err(Errno::new(libc::ENOSYS)),
             FuseOperation::Ioctl(ioctl) if is_change(&request.operation) => {
@@ -80,6 +113,7 @@ impl FuseShell {
                 let changing = journal.begin(request.message, || self.before(request));
                 // What is recorded is done, also if the process changes meanwhile.
                 let decision = privileges::decide(changing.keeps_privileges);
+                let notices = HeldNotices::begin();
                 let result = pass();
                 drop(decision);
                 match (&result, operation) {
@@ -94,9 +128,10 @@ impl FuseShell {
                             .into_iter()
                             .for_each(|sync| journal.end_sync(sync));
                     }
-                    (Ok(Reply::Parked(_)), _) => {}
+                    (Ok(Reply::Parked(_)), _) => drop(changing),
                     _ => changing.end(request, &result),
                 }
+                notices.send(|ino| self.attributes_changed(ino));
                 return result;
             }
             _ => {}
@@ -109,12 +144,12 @@ impl FuseShell {
         match (&result, &request.operation) {
             // Afterwards: the kernel sends it again if nobody has executed it, and an area that begins in between has no closed handle.
             (_, FuseOperation::Release(release)) => journal.released(node, release.handle),
-            (Ok(Reply::Entry(entry)), _) if entry.node > 0 => journal.refer([entry.node]),
+            (Ok(Reply::Entry(entry)), _) if entry.node > 0 => journal.refer(entry.node),
             (Ok(Reply::Opened(opened)), FuseOperation::Open { open_flags, .. }) => {
                 journal.opened(node, opened.handle, *open_flags);
             }
             (Ok(Reply::Directory(listing)), FuseOperation::Readdirplus(_)) => {
-                journal.refer(listing.nodes());
+                journal.refer_all(listing.nodes());
             }
             _ => {}
         }

@@ -104,6 +104,7 @@ impl FuseShell {
             let ended: HashSet<u64> = change.nodes().filter(is_last).collect();
             ended.into_iter().for_each(|node| self.volume.forget(node, 1));
         }
+        self.notify_again(&recorded);
         self.repeat_rest(&mut contents, &recorded, revival)
     }
 

@@ -3,6 +3,7 @@
 
 mod flags_and_times;
 mod full;
+mod notices;
 mod privileges;
 mod random;
 mod random_syncs;
@@ -101,10 +102,24 @@ fn revive(
 }
 
 fn revive_with(
-    (device, options): (Arc<dyn Device>, VolumeOptions),
+    volume: (Arc<dyn Device>, VolumeOptions),
     records: std::fs::File,
     spares: bool,
 ) -> (FuseShell, Vec<survival::RecordedRequest>) {
+    let (shell, journal, revival) = adopt(volume, records);
+    shell
+        .replay_sparing(&revival, FLAGS, &journal, spares)
+        .expect("the changes have the same outcome");
+    let changes = revival.changes().to_vec();
+    revival.end(&journal);
+    (shell, changes)
+}
+
+/// Goes on with what a process has left, up to the replay.
+fn adopt(
+    (device, options): (Arc<dyn Device>, VolumeOptions),
+    records: std::fs::File,
+) -> (FuseShell, Arc<Journal>, survival::Revival) {
     let volume = Volume::open_to_write_later(device, options, NOW, &mut |_| {}).expect("it opens");
     let mut shell = shell(volume);
     let handles = shell.handles();
@@ -116,12 +131,7 @@ fn revive_with(
     revival.adopt_references(&shell.volume);
     shell.handles.adopt_opened(revival.handles());
     shell.volume.begin_writing(NOW, &mut |_| {}).expect("RAM does not fail");
-    shell
-        .replay_sparing(&revival, FLAGS, &journal, spares)
-        .expect("the changes have the same outcome");
-    let changes = revival.changes().to_vec();
-    revival.end(&journal);
-    (shell, changes)
+    (shell, journal, revival)
 }
 
 fn parts_of(shell: &FuseShell) -> (Arc<Volume>, Box<survival::OpenedNow>) {

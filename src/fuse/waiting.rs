@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sfs_core::COPY_PIECE_LEN_MAX;
 use sfs_device::BLOCK_SIZE;
-use sfs_fuse::{FuseOperation, FuseRequest, Handler, Queue, Reply, WaitingChange, reply_bytes};
+use sfs_fuse::{FuseOperation, FuseRequest, Handler, Queue, Reply, WaitingChange};
 
 use super::dispatch::is_change;
 use super::fuse_shell::FuseShell;
@@ -152,18 +152,7 @@ impl Handler for FuseShell {
     }
 
     fn earlier_reply(&self, unique: u64) -> Option<Vec<u8>> {
-        let journal = self.journal.as_ref()?;
-        let earlier = journal.earlier_reply(unique)?;
-        if earlier.synced == 0 {
-            return Some(earlier.reply);
-        }
-        let sync = journal.begin_sync(earlier.synced);
-        if let Err(error) = self.volume.sync_file(earlier.synced) {
-            let code = self.errno(earlier.synced, &error);
-            return Some(reply_bytes(unique, &Err::<Reply<ReplyBytes>, _>(code)));
-        }
-        journal.end_sync(sync);
-        Some(earlier.reply)
+        self.earlier_reply_of(self.journal.as_ref()?, unique)
     }
 
     fn note_new_request(&self) {
@@ -173,9 +162,7 @@ impl Handler for FuseShell {
     }
 
     fn replied(&self, unique: u64) {
-        if let Some(journal) = &self.journal {
-            journal.replied(unique);
-        }
+        self.note_sent(unique);
     }
 
     fn end(&self) {

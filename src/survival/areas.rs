@@ -229,7 +229,7 @@ impl Areas {
         self.write_word(number, MARK, AREA_HEAD_LEN);
         (self.number, self.mark) = (number, AREA_HEAD_LEN);
         for (kind, bytes) in records {
-            self.append(*kind, [bytes, &[]])?;
+            self.append(*kind, [bytes])?;
         }
         self.begun = self.mark;
         self.write_word(number, BEGUN, self.begun);
@@ -272,8 +272,12 @@ impl Areas {
     /// # Errors
     ///
     /// `StorageFull` without room; errors of the system.
-    pub(crate) fn append(&mut self, kind: u32, parts: [&[u8]; 2]) -> io::Result<()> {
-        let len = parts[0].len() + parts[1].len();
+    pub(crate) fn append<const N: usize>(
+        &mut self,
+        kind: u32,
+        parts: [&[u8]; N],
+    ) -> io::Result<()> {
+        let len = parts.iter().map(|bytes| bytes.len()).sum::<usize>();
         let mark = self.mark + (RECORD_HEAD_LEN + len) as u64;
         if mark > self.lens.place {
             return Err(io::ErrorKind::StorageFull.into());
@@ -282,7 +286,7 @@ impl Areas {
         head[..4].copy_from_slice(&u32::try_from(len).map_err(io::Error::other)?.to_le_bytes());
         head[4..].copy_from_slice(&kind.to_le_bytes());
         let mut at = self.mark;
-        for bytes in [&head[..], parts[0], parts[1]] {
+        for bytes in [&head[..]].into_iter().chain(parts) {
             self.write(at, bytes)?;
             at += bytes.len() as u64;
         }

@@ -6,6 +6,7 @@
 //! too few.
 
 mod ending;
+mod references;
 mod resting;
 mod syncs;
 
@@ -15,10 +16,11 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use crossbeam::utils::CachePadded;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use sfs_core::format::Timestamp;
 use sfs_core::{FileReferences, Volume};
-use sfs_fuse::{FuseOperation, FuseRequest, Reply, reply_bytes};
+use sfs_fuse::{FuseOperation, FuseRequest, Reply, reply_bytes, with_reply};
 
 use super::areas::Areas;
 use super::finished_syncs::is_durable_write;
@@ -57,9 +59,10 @@ pub(crate) struct Journal {
     opened: Box<OpenedNow>,
     /// Path of the device, for messages.
     name: String,
-    /// Held while a change is executed; the time of the last change.
-    changes: Mutex<Timestamp>,
-    state: Mutex<State>,
+    /// Held while a change is executed; the time of the last change. Like the state it has cache lines of its own: every request reads
+    /// the other fields, and most write to neither.
+    changes: CachePadded<Mutex<Timestamp>>,
+    state: CachePadded<Mutex<State>>,
     /// Time of the first request that the kernel has not sent to an earlier process; set only once.
     first_new: OnceLock<Instant>,
     /// Notified when an area is full, a reply was sent, and at the end.
@@ -70,8 +73,8 @@ pub(crate) struct Journal {
 
 struct State {
     areas: Areas,
-    /// Replies that the kernel may not have yet: by the numbers of their requests, with the area that has the record.
-    unsent: HashMap<u64, u64>,
+    /// Replies that the kernel may not have yet, at most a few: by the numbers of their requests, with the area that has the record.
+    unsent: Vec<(u64, u64)>,
     /// Replies of an earlier process, by the numbers of their requests.
     earlier: HashMap<u64, EarlierReply>,
     /// Number of the last request whose change is done; 0 for none.
@@ -121,7 +124,7 @@ impl Journal {
         areas: Areas,
         (last, last_done): (Timestamp, u64),
     ) -> Self {
-        let (unsent, earlier) = (HashMap::new(), HashMap::new());
+        let (unsent, earlier) = (Vec::new(), HashMap::new());
         let has_change = last != Timestamp::default();
         let state = State {
             areas,
@@ -137,7 +140,7 @@ impl Journal {
             is_stopped: false,
         };
         let (full, discarded) = (Condvar::new(), Condvar::new());
-        let (changes, state) = (Mutex::new(last), Mutex::new(state));
+        let (changes, state) = (Mutex::new(last).into(), Mutex::new(state).into());
         let first_new = OnceLock::new();
         Self { volume, opened, name, changes, state, first_new, full, discarded }
     }
@@ -227,7 +230,10 @@ impl Journal {
         records.push(record::linkable(linkable.map(|of| of.ino)));
         let opened = (self.opened)();
         records.extend(
-            opened.into_iter().map(|(ino, number, flags)| record::opened(ino, number, flags)),
+            opened
+                .into_iter()
+                .map(|(ino, number, flags)| record::opened(ino, number, flags))
+                .map(|(kind, bytes)| (kind, bytes.to_vec())),
         );
         records.extend(state.is_resting.then(|| record::resting(true)));
         if let Err(error) = state.areas.switch(&records) {
@@ -253,7 +259,7 @@ impl Journal {
         }
     }
 
-    fn append(&self, state: &mut State, kind: u32, parts: [&[u8]; 2]) {
+    fn append<const N: usize>(&self, state: &mut State, kind: u32, parts: [&[u8]; N]) {
         if self.volume.has_failed() {
             self.note_stopped(state);
         }
@@ -265,53 +271,15 @@ impl Journal {
         }
     }
 
-    /// Appends a record that no change belongs to.
-    fn append_aside(&self, (kind, bytes): (u32, Vec<u8>)) {
-        let needed = bytes.len() + LEFT_BY_REFERENCES;
-        let mut state = self.state.lock();
-        if !state.areas.has_room(needed) {
-            drop(state);
-            // No area is changed under a change.
-            let changes = self.changes.lock();
-            state = self.make_room(needed);
-            self.append(&mut state, kind, [&bytes, &[]]);
-            drop(state);
-            drop(changes);
-            return;
-        }
-        self.append(&mut state, kind, [&bytes, &[]]);
-    }
-
-    /// Records references that the kernel is about to get.
-    pub(crate) fn refer(&self, nodes: impl IntoIterator<Item = u64>) {
-        let counts: Vec<_> = nodes.into_iter().map(|node| (node, 1)).collect();
-        if !counts.is_empty() {
-            self.append_aside(record::references(counts));
-        }
-    }
-
-    /// Records references that the kernel gives back, before they are forgotten.
-    pub(crate) fn forget(&self, counts: impl IntoIterator<Item = (u64, u64)>) {
-        let counts = counts.into_iter();
-        let negative = |count: u64| i64::try_from(count).map_or(i64::MIN + 1, |count: i64| -count);
-        self.append_aside(record::references(counts.map(|(node, count)| (node, negative(count)))));
-    }
-
-    /// Records a handle that the kernel is about to get.
-    pub(crate) fn opened(&self, ino: u64, number: u64, flags: u32) {
-        self.append_aside(record::opened(ino, number, flags));
-    }
-
-    /// Records a handle that is about to be closed.
-    pub(crate) fn released(&self, ino: u64, number: u64) {
-        self.append_aside(record::released(ino, number));
-    }
-
     /// Notes that the kernel has the reply to request `unique`.
     pub(crate) fn replied(&self, unique: u64) {
         let mut state = self.state.lock();
-        state.earlier.remove(&unique);
-        if state.unsent.remove(&unique).is_some() && state.areas.has_older() {
+        if !state.earlier.is_empty() {
+            state.earlier.remove(&unique);
+        }
+        let before = state.unsent.len();
+        state.unsent.retain(|(of, _)| *of != unique);
+        if state.unsent.len() < before && state.areas.has_older() {
             self.full.notify_one();
         }
     }
@@ -341,7 +309,7 @@ impl Journal {
         let records: Vec<_> = state.earlier.values().map(record::earlier).collect();
         let before = state.areas.mark();
         for (kind, bytes) in records {
-            self.append(state, kind, [&bytes, &[]]);
+            self.append(state, kind, [&bytes]);
         }
         // However many they are, the area has room for changes.
         let len = state.areas.mark() - before;
@@ -377,15 +345,17 @@ impl Journal {
         if given.handle > 0 {
             let ino = if given.node > 0 { given.node } else { request.node };
             let (kind, bytes) = record::opened(ino, given.handle, flags);
-            self.append(state, kind, [&bytes, &[]]);
+            self.append(state, kind, [&bytes]);
         }
         if is_unnamed && given.node > 0 {
             let (kind, bytes) = record::linkable([given.node]);
-            self.append(state, kind, [&bytes, &[]]);
+            self.append(state, kind, [&bytes]);
         }
         // Last: without it the change is not complete, whatever else is there.
         let (kind, head) = record::reply_head(given);
-        self.append(state, kind, [&head, &reply_bytes(given.unique, result)]);
+        with_reply(given.unique, result, |[fixed, data]| {
+            self.append(state, kind, [&head, fixed, data]);
+        });
         state.last_done = given.unique;
         given
     }
@@ -402,7 +372,7 @@ impl Journal {
     /// Discards area `number`, whose changes are in the log, once the kernel has its replies.
     pub(super) fn discard(&self, number: u64) {
         let mut state = self.state.lock();
-        let is_sending = |state: &State| state.unsent.values().any(|area| *area <= number);
+        let is_sending = |state: &State| state.unsent.iter().any(|(_, area)| *area <= number);
         while !state.is_stopped && is_sending(&state) {
             self.full.wait_for(&mut state, SENDING_WAIT);
         }
@@ -439,7 +409,7 @@ impl Changing<'_> {
         let mut state = self.journal.state.lock();
         let unique = self.journal.append_reply(&mut state, request, result).unique;
         let area = state.areas.number();
-        state.unsent.insert(unique, area);
+        state.unsent.push((unique, area));
     }
 
     /// Waits until every recorded change is in the log, and no record of one is left.

@@ -93,11 +93,7 @@ impl Given {
 
     fn to_bytes(self) -> [u8; GIVEN_LEN] {
         let Self { unique, node, handle, synced } = self;
-        let mut bytes = [0; GIVEN_LEN];
-        for (place, number) in bytes.chunks_exact_mut(8).zip([unique, node, handle, synced]) {
-            place.copy_from_slice(&number.to_le_bytes());
-        }
-        bytes
+        words([unique, node, handle, synced])
     }
 }
 
@@ -118,14 +114,29 @@ const BEGUN_LEN: usize = 32;
 /// Length in bytes of a [`Given`].
 const GIVEN_LEN: usize = 32;
 
+/// Returns the bytes of `numbers`, one after another.
+fn words<const N: usize, const LEN: usize>(numbers: [u64; N]) -> [u8; LEN] {
+    const { assert!(LEN == 8 * N) };
+    let mut bytes = [0; LEN];
+    for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
+    bytes
+}
+
+/// Returns the bytes of `first` and `second`, and those of `last`, which is shorter.
+fn words_and_half(first: u64, second: u64, last: u32) -> [u8; 20] {
+    let mut bytes = [0; 20];
+    bytes[..16].copy_from_slice(&words::<2, 16>([first, second]));
+    bytes[16..].copy_from_slice(&last.to_le_bytes());
+    bytes
+}
+
 /// Head of a record of kind [`REQUEST`].
-pub(super) fn request_head(begun: Begun) -> (u32, Vec<u8>) {
-    let mut head = begun.now.secs.to_le_bytes().to_vec();
-    head.extend_from_slice(&begun.now.nanos.to_le_bytes());
-    head.extend_from_slice(&u32::from(begun.before.keeps_privileges).to_le_bytes());
-    head.extend_from_slice(&begun.before.size.to_le_bytes());
-    head.extend_from_slice(&begun.before.new_ino.to_le_bytes());
-    (REQUEST, head)
+pub(super) fn request_head(begun: Begun) -> (u32, [u8; BEGUN_LEN]) {
+    let Begun { now, before } = begun;
+    let flags = u64::from(before.keeps_privileges) << 32 | u64::from(now.nanos);
+    (REQUEST, words([now.secs.cast_unsigned(), flags, before.size, before.new_ino]))
 }
 
 /// Record of a reply of an earlier process.
@@ -134,8 +145,8 @@ pub(super) fn earlier(of: &EarlierReply) -> (u32, Vec<u8>) {
 }
 
 /// Head of a record of kind [`REPLY`].
-pub(super) fn reply_head(given: Given) -> (u32, Vec<u8>) {
-    (REPLY, given.to_bytes().to_vec())
+pub(super) fn reply_head(given: Given) -> (u32, [u8; GIVEN_LEN]) {
+    (REPLY, given.to_bytes())
 }
 
 /// Record in front of all references and handles.
@@ -143,12 +154,16 @@ pub(super) fn all_follow() -> (u32, Vec<u8>) {
     (ALL_FOLLOW, Vec::new())
 }
 
+/// Record of references to one inode.
+pub(super) fn reference(ino: u64, count: i64) -> (u32, [u8; 16]) {
+    (REFERENCES, words([ino, count.cast_unsigned()]))
+}
+
 /// Record of references.
 pub(super) fn references(counts: impl IntoIterator<Item = (u64, i64)>) -> (u32, Vec<u8>) {
-    let bytes = counts
-        .into_iter()
-        .flat_map(|(ino, count)| ino.to_le_bytes().into_iter().chain(count.to_le_bytes()));
-    (REFERENCES, bytes.collect())
+    let mut bytes = Vec::new();
+    counts.into_iter().for_each(|(ino, count)| bytes.extend(reference(ino, count).1));
+    (REFERENCES, bytes)
 }
 
 /// Record of files that may get a name.
@@ -157,15 +172,14 @@ pub(super) fn linkable(files: impl IntoIterator<Item = u64>) -> (u32, Vec<u8>) {
 }
 
 /// Record of an open handle.
-pub(super) fn opened(ino: u64, number: u64, flags: u32) -> (u32, Vec<u8>) {
-    (OPENED, [&ino.to_le_bytes()[..], &number.to_le_bytes(), &flags.to_le_bytes()].concat())
+pub(super) fn opened(ino: u64, number: u64, flags: u32) -> (u32, [u8; 20]) {
+    (OPENED, words_and_half(ino, number, flags))
 }
 
 /// Record of a sync that has finished.
-pub(super) fn synced(of: FinishedSync) -> (u32, Vec<u8>) {
+pub(super) fn synced(of: FinishedSync) -> (u32, [u8; 20]) {
     let FinishedSync { ino, last, data_only } = of;
-    let data_only = u32::from(data_only).to_le_bytes();
-    (SYNCED, [&ino.to_le_bytes()[..], &last.to_le_bytes(), &data_only].concat())
+    (SYNCED, words_and_half(ino, last, u32::from(data_only)))
 }
 
 /// Record of the beginning or the end of a rest.
@@ -174,8 +188,8 @@ pub(super) fn resting(is_resting: bool) -> (u32, Vec<u8>) {
 }
 
 /// Record of a closed handle.
-pub(super) fn released(ino: u64, number: u64) -> (u32, Vec<u8>) {
-    (RELEASED, [ino.to_le_bytes(), number.to_le_bytes()].concat())
+pub(super) fn released(ino: u64, number: u64) -> (u32, [u8; 16]) {
+    (RELEASED, words([ino, number]))
 }
 
 impl Record {
@@ -236,10 +250,9 @@ mod tests {
         let now = Timestamp { secs: -5, nanos: 999_999_999 };
         let begun = Begun { now, before: Before { keeps_privileges: true, size: 7, new_ino: 8 } };
         let given = Given { unique: 2, node: 3, handle: 4, synced: 5 };
-        let body = |(kind, mut head): (u32, Vec<u8>), rest: &[u8]| {
-            head.extend_from_slice(rest);
-            Record::decode((kind, head)).expect("a record")
-        };
+        fn body((kind, head): (u32, impl AsRef<[u8]>), rest: &[u8]) -> Record {
+            Record::decode((kind, [head.as_ref(), rest].concat())).expect("a record")
+        }
         let message = b"message".to_vec();
         assert_eq!(body(request_head(begun), &message), Record::Request { begun, message });
         let reply = b"reply".to_vec();
@@ -247,6 +260,7 @@ mod tests {
         assert_eq!(body(earlier(&of_earlier), b""), Record::Earlier(of_earlier));
         assert_eq!(body(reply_head(given), &reply), Record::Reply { given, reply });
         let counts = vec![(7, 2), (8, -3)];
+        assert_eq!(body(reference(7, 2), b""), Record::References(vec![(7, 2)]));
         assert_eq!(body(references(counts.clone()), b""), Record::References(counts));
         assert_eq!(body(linkable([5, 6]), b""), Record::Linkable(vec![5, 6]));
         assert_eq!(body(all_follow(), b""), Record::AllFollow);

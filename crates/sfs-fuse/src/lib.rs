@@ -65,7 +65,7 @@ pub use protocol::fuse_operation::{
 };
 pub use protocol::fuse_request::{FuseRequest, RequestExtensions};
 pub use protocol::init_features::{Agreed, AsyncDio, InitFlags, SessionConfig};
-pub use protocol::message::reply_bytes;
+pub use protocol::message::{reply_bytes, with_reply};
 pub use protocol::node_reply::{NodeAttributes, NodeEntry, OpenReply, OpenReplyFlags, Statfs};
 pub use protocol::reply::{Queue, Reply, Ticket};
 pub use protocol::timestamps::{SetTime, Time};

@@ -62,6 +62,6 @@ impl Journal {
         if is_full && may_switch {
             self.switch(&mut state);
         }
-        self.append(&mut state, kind, [&bytes, &[]]);
+        self.append(&mut state, kind, [&bytes]);
     }
 }

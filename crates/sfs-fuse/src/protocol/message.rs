@@ -15,11 +15,20 @@ const HEAD_LEN_MAX: usize = size_of::<OutHeader>() + size_of::<abi::StatxOut>();
 
 /// Returns the bytes of the reply to request `unique`, to be sent later; without what is put in place.
 pub fn reply_bytes<B: AsRef<[u8]>>(unique: u64, outcome: &Result<Reply<B>, Errno>) -> Vec<u8> {
+    with_reply(unique, outcome, |parts| parts.concat())
+}
+
+/// Passes the same bytes to `then`, in two parts, and returns its result.
+pub fn with_reply<B: AsRef<[u8]>, T>(
+    unique: u64,
+    outcome: &Result<Reply<B>, Errno>,
+    then: impl FnOnce([&[u8]; 2]) -> T,
+) -> T {
     let mut message = match outcome {
         Ok(Reply::InPlace(_)) => Message::new(unique, -libc::EIO),
         outcome => Message::reply(unique, outcome, &[]),
     };
-    message.parts().map_or_else(Vec::new, |parts| parts.concat())
+    then(message.parts().unwrap_or_default())
 }
 
 /// Sets the number of the request in the bytes of a reply.
