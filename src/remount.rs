@@ -58,12 +58,9 @@ pub fn remount(request: &RemountRequest<'_>) -> Result<(), ExitError> {
     if request.fake {
         return Ok(());
     }
-    if !flags.contains(MsFlags::MS_RDONLY) {
-        ask(&mount, &ControlRequest::BeginWriting)?;
-    }
-    if let Err(failure) = change(&mount, flags) {
+    if let Err(failure) = write_and_change(&mount, flags) {
         if mount.is_read_only() {
-            // The daemon has begun to write for nothing.
+            // The daemon may have begun to write for nothing.
             let _ = ask(&mount, &ControlRequest::Rest);
         }
         return Err(failure);
@@ -74,6 +71,14 @@ pub fn remount(request: &RemountRequest<'_>) -> Result<(), ExitError> {
         ask(&mount, &ControlRequest::Rest)?;
     }
     Ok(())
+}
+
+/// Changes the kernel's mount, before which the daemon begins to write if the mount becomes writable.
+fn write_and_change(mount: &MountRecord, flags: MsFlags) -> Result<(), ExitError> {
+    if !flags.contains(MsFlags::MS_RDONLY) {
+        ask(mount, &ControlRequest::BeginWriting)?;
+    }
+    change(mount, flags)
 }
 
 /// Asks the daemon of `mount`, or the one that goes on after its death.

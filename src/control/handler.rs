@@ -182,7 +182,8 @@ impl ControlHandler {
         let options = self.options.changed_by(list)?;
         if options.volume.read_only {
             // The end of the freeze writes.
-            return match self.freezer.is_frozen() {
+            let asks = list.split(',').rfind(|option| matches!(*option, "ro" | "rw")) == Some("ro");
+            return match asks && self.freezer.is_frozen() {
                 true => Err(ExitError::mount(format_args!("{device}: {FROZEN}"))),
                 false => Ok(()),
             };
@@ -201,10 +202,12 @@ impl ControlHandler {
     /// Opens the device for writing and begins writing, if the volume was mounted read-only.
     fn begin_writing(&self) -> Result<(), ExitError> {
         let _is_over = self.keep_mounted()?;
-        // First: a process that goes on must not take the volume for one at rest.
-        self.end_rest();
         if self.volume.is_read_only() {
             self.opened.allow_writing().map_err(ExitError::mount)?;
+        }
+        // Before the first write: a process that goes on must not take the volume for one at rest.
+        self.end_rest();
+        if self.volume.is_read_only() {
             let begun = self.volume.begin_writing(file_clock::now(), &mut |_| {});
             begun.map_err(|error| explain(&error, self.opened.path(), &self.opened))?;
         }
@@ -261,7 +264,9 @@ impl ControlHandler {
         }
         if self.volume.is_read_only() {
             self.journal.iter().for_each(|journal| journal.rest());
-            return self.check_read_only().inspect_err(|_| self.end_rest());
+            return self.check_read_only().inspect_err(|_| {
+                let _ = self.begin_writing();
+            });
         }
         // In this order, as a handover takes them.
         let is_over = self.keep_mounted()?;

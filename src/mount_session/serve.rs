@@ -108,7 +108,7 @@ impl Prepared {
                 ExitError::system(format_args!("the monitor cannot hold the mount: {error}"))
             })?;
         }
-        let (journal, rests) = (self.journal.clone(), self.journal.clone());
+        let (journal, is_write_protected) = (self.journal.clone(), self.is_write_protected);
         let records = self.journal.map(CommitThread::start).transpose().map_err(no_thread)?;
         let handler = Arc::new(ControlHandler {
             volume: volume.clone(),
@@ -186,7 +186,7 @@ impl Prepared {
         background.stop();
         *is_over.lock() = true;
         freezer.thaw(ThawReason::Unmount);
-        if rests.is_some_and(|journal| journal.is_resting()) {
+        if survives && volume.is_read_only() && !is_write_protected {
             end_rest(&volume, &name);
         }
         let closed = close(&volume, &name);

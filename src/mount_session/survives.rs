@@ -6,7 +6,7 @@ use std::path::Path;
 use nix::unistd::geteuid;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sfs_core::read_superblock;
-use sfs_system::memory_limit::MemoryLimit;
+use sfs_system::memory_limit::{MemoryLimit, available_bytes};
 
 use super::request::MountRequest;
 use super::{initramfs, needed_files};
@@ -84,7 +84,7 @@ impl MountRequest {
             None if self.is_by_mount => volume_in_the_way(opened)
                 .or_else(|| self.option_in_the_way())
                 .map(String::from)
-                .or_else(|| system_in_the_way(&kernel_release::running(), limit))
+                .or_else(|| system_in_the_way(&kernel_release::running(), limit, available_bytes()))
                 .or_else(|| place_in_the_way(dir)),
             _ => return Ok(Survival::Off),
         };
@@ -159,14 +159,17 @@ fn volume_in_the_way(opened: &OpenedDevice) -> Option<&'static str> {
     }
 }
 
-/// Returns why mounts do not survive by default on a kernel with this `release`, and with memory up to `limit`.
-fn system_in_the_way(release: &str, limit: MemoryLimit) -> Option<String> {
+/// Returns why mounts do not survive by default on a kernel with this `release`, with memory up to `limit` of which `available` bytes
+/// are left.
+fn system_in_the_way(release: &str, limit: MemoryLimit, available: Option<u64>) -> Option<String> {
     let sends_again =
         kernel_release::parse(release).is_some_and(|version| version >= SENT_AGAIN_SINCE);
     if !sends_again {
         Some(format!("Linux {release} does not send requests again"))
     } else if limit.bytes < MEMORY_MIN_BYTES {
         Some(format!("the {} is low", limit.kind))
+    } else if available.is_some_and(|bytes| bytes < MEMORY_MIN_BYTES) {
+        Some("little memory is left".into())
     } else {
         None
     }
@@ -181,13 +184,15 @@ mod tests {
         let limit = |bytes| MemoryLimit { bytes, ..MemoryLimit::of_this_process() };
         let much = limit(1 << 40);
         for release in ["6.1.0-50-amd64", "6.9.12", "5.15", "linux"] {
-            let obstacle = system_in_the_way(release, much);
+            let obstacle = system_in_the_way(release, much, None);
             assert!(obstacle.is_some_and(|why| why.contains(release)), "{release}");
         }
         for release in ["6.10.0", "6.12.43+deb13-amd64", "7.0"] {
-            assert_eq!(system_in_the_way(release, much), None);
+            assert_eq!(system_in_the_way(release, much, None), None);
         }
-        assert!(system_in_the_way("6.18", limit(MEMORY_MIN_BYTES - 1)).is_some());
-        assert_eq!(system_in_the_way("6.18", limit(MEMORY_MIN_BYTES)), None);
+        assert!(system_in_the_way("6.18", limit(MEMORY_MIN_BYTES - 1), None).is_some());
+        assert!(system_in_the_way("6.18", much, Some(MEMORY_MIN_BYTES - 1)).is_some());
+        let enough = limit(MEMORY_MIN_BYTES);
+        assert_eq!(system_in_the_way("6.18", enough, Some(MEMORY_MIN_BYTES)), None);
     }
 }

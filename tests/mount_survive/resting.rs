@@ -107,10 +107,17 @@ fn a_remount_that_fails_leaves_the_rest() {
     if !can_mount() {
         return;
     }
+    [false, true].into_iter().for_each(fail_to_remount);
+}
+
+fn fail_to_remount(dies: bool) {
     let Some(volume) = TestVolume::on_loop("64M") else { return };
     let Some(mount) = SurvivingMount::new(&volume) else { return };
     fs::write(mount.dir.join("file"), "content").expect("room");
     mount.remount("ro");
+    if dies {
+        mount.kill();
+    }
     let image = mount.image();
     let set = |flag| Command::new("blockdev").arg(flag).arg(&volume.device).status();
     assert!(set("--setro").expect("blockdev runs").success());

@@ -159,18 +159,19 @@ impl FileDevice {
         if self.is_block_device { open::share_lock(&self.file) } else { Ok(()) }
     }
 
-    /// Allows writing to a device that was opened for reading.
+    /// Allows writing to a device that was opened for reading, or looks whether one that was opened for writing still can be written.
     ///
     /// # Errors
     ///
     /// [`OpenErrorKind::WriteProtected`] and [`OpenErrorKind::Permission`]; [`OpenErrorKind::Busy`] if another program
     /// reads the device.
     pub fn allow_writing(&self) -> Result<(), OpenError> {
+        let failed = |kind| OpenError { path: self.path.clone(), kind };
         if self.access == Access::ReadWrite || self.writable.get().is_some() {
-            return Ok(());
+            return open::check_unprotected(self.file(), self.is_block_device).map_err(failed);
         }
         let writable = open::reopen(&self.path, &self.file, self.is_block_device, self.direct_io)
-            .map_err(|kind| OpenError { path: self.path.clone(), kind })?;
+            .map_err(failed)?;
         // A second caller at the same time has opened the same file.
         let _ = self.writable.set(writable);
         Ok(())

@@ -59,9 +59,19 @@ impl MemoryLimit {
     }
 }
 
+/// Returns the memory in bytes that programs can still get without swapping; `None` if the kernel does not tell.
+pub fn available_bytes() -> Option<u64> {
+    line_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
+}
+
 /// Returns the memory of the machine from the text of `/proc/meminfo`.
 fn machine(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line_of(meminfo, "MemTotal:")
+}
+
+/// Returns the bytes in the line `name` of the text of `/proc/meminfo`.
+fn line_of(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 

@@ -169,7 +169,7 @@ fn die(seed: u64, death: Death, spares: bool) {
     let handles = shell.handles();
     let opened: Box<survival::OpenedNow> = Box::new(move || handles.opened_now());
     let parts = (shell.volume.clone(), opened);
-    let journal = survival::begin(parts, "device").expect("memory");
+    let journal = survival::begin(survival::Areas::new().expect("memory"), parts, "device");
     shell.set_journal(journal.clone());
     let mut requests = Requests { random: SeededRng::new(seed), unique: 0 };
     let mut random = SeededRng::new(!seed);

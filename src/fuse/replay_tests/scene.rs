@@ -15,7 +15,8 @@ impl Scene {
         let device = new_device();
         let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("it opens");
         let mut shell = shell(volume);
-        let journal = survival::begin(parts_of(&shell), "device").expect("memory");
+        let journal =
+            survival::begin(survival::Areas::new().expect("memory"), parts_of(&shell), "device");
         shell.set_journal(journal.clone());
         Self { device, shell, journal, unique: 0 }
     }

@@ -31,17 +31,22 @@ impl Journal {
 
     /// Ends a rest for a change: a program has remounted without the daemon. The caller keeps other changes away.
     pub(super) fn leave_rest(&self) {
-        if !self.is_resting() {
+        let is_resting = self.is_resting();
+        // A volume may be read-only although its rest is over, after an error.
+        if !is_resting && !self.volume.is_read_only() {
             return;
         }
         self.note_rest(false);
-        if let Err(error) = self.volume.begin_writing(file_clock::now(), &mut |_| {}) {
+        let begun = self.volume.begin_writing(file_clock::now(), &mut |_| {});
+        if let Err(error) = begun
+            && is_resting
+        {
             tracing::error!("{}: {error}; the volume is read-only from now on", self.name);
         }
     }
 
     /// Returns whether nothing may be written.
-    pub(crate) fn is_resting(&self) -> bool {
+    fn is_resting(&self) -> bool {
         self.state.lock().is_resting
     }
 

@@ -182,6 +182,14 @@ fn geometry_of(
     Ok(Geometry::from_sysfs(Path::new("/sys"), number, sys::block_device_length(file)?))
 }
 
+/// Checks that a block device is not write-protected.
+pub(super) fn check_unprotected(file: &File, is_block_device: bool) -> Result<(), OpenErrorKind> {
+    if is_block_device && sys::block_device_is_read_only(file)? {
+        return Err(OpenErrorKind::WriteProtected);
+    }
+    Ok(())
+}
+
 /// Opens the file at `path`, which `reader` has open for reading, for writing as well, and makes the lock of `reader`
 /// that of a writer. The first descriptor keeps the lock.
 pub(super) fn reopen(
@@ -196,9 +204,7 @@ pub(super) fn reopen(
     if identity(&found) != identity(&expected) {
         return Err(OpenErrorKind::Busy); // Another program replaced the file.
     }
-    if is_block_device && sys::block_device_is_read_only(&file)? {
-        return Err(OpenErrorKind::WriteProtected);
-    }
+    check_unprotected(&file, is_block_device)?;
     if !direct_io {
         sys::disable_direct_io(&file)?;
     }
