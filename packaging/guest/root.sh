@@ -15,6 +15,13 @@ daemons() {
     is "$count" 2
 }
 
+# systemd has had /home checked by sfs-fsck.
+home_was_checked() {
+    journalctl -b -o cat -u 'systemd-fsck@*' >/run/fscks
+    cat /run/fscks
+    grep -q '^/dev/vdb: clean' /run/fscks
+}
+
 # What is true after every boot.
 common() {
     sed 's/^/  fsck: /' /run/initramfs/fsck.log
@@ -22,6 +29,7 @@ common() {
     check "$stage: /home is SFS" is "$(findmnt -n -o FSTYPE --mountpoint /home)" fuseblk.sfs
     check "$stage: the root filesystem is writable" touch /written
     check "$stage: fsck looked at the root filesystem" grep -q /dev/vda /run/initramfs/fsck.log
+    check "$stage: fsck looked at /home" home_was_checked
     check "$stage: the daemons are spared at shutdown" daemons
     check "$stage: the unmount is prepared" test -x /run/initramfs/shutdown
     check "$stage: remounting at boot" is "$(systemctl show -p Result --value systemd-remount-fs.service)" success
