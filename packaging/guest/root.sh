@@ -22,6 +22,15 @@ home_was_checked() {
     grep -q '^/dev/vdb: clean' /run/fscks
 }
 
+# Says why a unit has failed: on a busy host it may have been its time.
+no_unit_has_failed() {
+    failed=$(systemctl --failed --no-legend --plain | cut -d ' ' -f 1)
+    for unit in $failed; do
+        journalctl -b -o cat -u "$unit" | tail -n 5
+    done
+    is "$failed" ""
+}
+
 # What is true after every boot.
 common() {
     sed 's/^/  fsck: /' /run/initramfs/fsck.log
@@ -31,9 +40,9 @@ common() {
     check "$stage: fsck looked at the root filesystem" grep -q /dev/vda /run/initramfs/fsck.log
     check "$stage: fsck looked at /home" home_was_checked
     check "$stage: the daemons are spared at shutdown" daemons
-    check "$stage: the unmount is prepared" test -x /run/initramfs/shutdown
+    check "$stage: the unmount is prepared" sh -ec 'test -x /run/initramfs/shutdown; chroot /run/initramfs /bin/sh -c :'
     check "$stage: remounting at boot" is "$(systemctl show -p Result --value systemd-remount-fs.service)" success
-    check "$stage: no unit has failed" is "$(systemctl --failed --no-legend)" ""
+    check "$stage: no unit has failed" no_unit_has_failed
 }
 
 # Writes on both volumes, and syncs, until the machine ends. Returns once a round is over on both.
