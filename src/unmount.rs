@@ -223,7 +223,7 @@ fn wait_for_daemon(mount: &MountRecord) -> Result<(), ExitError> {
     let mut explained = false;
     loop {
         match FileDevice::open(&mount.source, Access::ReadOnly) {
-            Err(error) if matches!(error.kind, OpenErrorKind::Busy) => {}
+            Err(error) if matches!(error.kind, OpenErrorKind::Busy | OpenErrorKind::Locked) => {}
             _ => return Ok(()),
         }
         if begun.elapsed() > WAIT_MAX {

@@ -90,7 +90,8 @@ fn open_of(
     };
     let shown = path.display().to_string();
     sfs_mkfs::refuse_in_use(&path).map_err(|error| error.to_string())?;
-    let file = FileDevice::open(&path, Access::ReadWrite).map_err(|error| error.to_string())?;
+    let file = FileDevice::open_patiently(&path, Access::ReadWrite, || {});
+    let file = file.map_err(|error| error.to_string())?;
     let file = Arc::new(CacheFile::new(file));
     let cache =
         Cache::open(file.clone(), &of, memory_max).map_err(|error| format!("{shown}: {error}"))?;

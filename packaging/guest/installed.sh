@@ -39,15 +39,20 @@ are_equal() {
         is "$(getfattr --only-values -n user.k /srv/two/a)" v
 }
 
-# systemd has checked the volumes with 2 in the last field of their lines before it mounted them, the first of them by sfs-fsck: where
-# fsck(8) does not find the type, it runs fsck.ext2, whose failure systemd takes for a success.
+# systemd has checked the volumes with 2 in the last field of their lines before it mounted them, those with SFS by sfs-fsck: the
+# result of the units does not tell, as systemd takes it for a success if fsck(8) runs fsck.ext2, which fails.
 were_checked() {
     for unit in $(systemctl list-units --all --plain --no-legend 'systemd-fsck@*' | cut -d ' ' -f 1); do
         systemctl show -p Result --value "$unit"
     done | sort | uniq -c | tr -s ' ' >/tmp/units
-    is "$(cat /tmp/units)" " 2 success" || return 1
+    is "$(cat /tmp/units)" " 3 success" || return 1
     journalctl -b -o cat -u 'systemd-fsck@*' >/tmp/fscks
-    grep -q "^$(readlink -f $one): clean" /tmp/fscks || { cat /tmp/fscks; return 1; }
+    cat /tmp/fscks
+    for device in $one $two; do
+        grep -q "^$(readlink -f $device): clean" /tmp/fscks || return 1
+    done
+    # The line of fsck.ext4.
+    grep -q '^old: clean' /tmp/fscks && ! grep -q 'fsck failed' /tmp/fscks
 }
 
 # The unit sfs-mount@ of a user without any right, run by the user's own systemd.
@@ -86,8 +91,8 @@ stage_1() {
     check "mount -t sfs UUID=" mount -t sfs "UUID=$uuid" /srv/one
     check "umount" umount /srv/one
     cat >>/etc/fstab <<END
-/dev/disk/by-uuid/$uuid /srv/one sfs defaults 0 2
-LABEL="two\\040words" /srv/two sfs noatime,nofail,x-systemd.device-timeout=30 0 0
+UUID=$uuid /srv/one sfs defaults 0 2
+LABEL="two\\040words" /srv/two sfs noatime,nofail,x-systemd.device-timeout=30 0 2
 LABEL=old /srv/old ext4 defaults 0 2
 END
     systemctl daemon-reload

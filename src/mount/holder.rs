@@ -1,4 +1,5 @@
-//! Waiting for a daemon whose mount is gone and that still writes its last checkpoint.
+//! Waiting for a device: for a daemon whose mount is gone and that still writes its last checkpoint, and for a program that inspects
+//! the device.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Opens `path`. While the daemon of an earlier mount holds the device, waits until that daemon has
-/// ended. A long wait is explained through `pipe`.
+/// ended; while another program has a block device locked, waits for that. A long wait is explained through `pipe`.
 pub(super) fn open_when_released(
     path: &Path,
     access: Access,
@@ -33,18 +34,33 @@ pub(super) fn open_when_released(
     let mut is_explained = false;
     loop {
         let opened = FileDevice::open(path, access);
-        let is_busy = matches!(&opened, Err(error) if matches!(error.kind, OpenErrorKind::Busy));
-        if !is_busy || begun.elapsed() > WAIT_MAX || !is_being_released(path) {
+        let awaited = opened.as_ref().err().and_then(|error| awaited(&error.kind, path));
+        let Some((holder, wait_max)) = awaited else { return opened };
+        if begun.elapsed() > wait_max {
             return opened;
         }
         if begun.elapsed() > PATIENCE && !is_explained {
-            pipe.report_progress(&format!(
-                "waiting for the daemon of an earlier mount of {}, which still writes",
-                path.display()
-            ));
+            pipe.report_progress(&format!("waiting for {holder}"));
             is_explained = true;
         }
         std::thread::sleep(PAUSE);
+    }
+}
+
+/// Returns who holds the device at `path`, for the user, if the holder will release the device, and the longest wait for that.
+/// `kind` is the error of the open.
+fn awaited(kind: &OpenErrorKind, path: &Path) -> Option<(String, Duration)> {
+    let device = path.display();
+    match kind {
+        OpenErrorKind::Busy | OpenErrorKind::Locked if is_being_released(path) => Some((
+            format!("the daemon of an earlier mount of {device}, which still writes"),
+            WAIT_MAX,
+        )),
+        OpenErrorKind::Locked => {
+            let holder = format!("another program, such as udev, that has {device} locked");
+            Some((holder, FileDevice::LOCK_WAIT_MAX))
+        }
+        _ => None,
     }
 }
 

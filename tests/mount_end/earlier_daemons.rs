@@ -1,6 +1,6 @@
-//! Daemons of earlier mounts: dead ones, and one that still writes.
+//! Devices that others have: daemons of earlier mounts, dead ones and one that still writes, and programs that inspect.
 
-use std::fs;
+use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -94,6 +94,27 @@ fn mounted_volumes_report_that_the_mount_waits_for_an_earlier_daemon() {
     // A process that another test forks may hold the device for a moment.
     let is_mounted = waiting.wait().expect("sfs-mount ends").success();
     if is_mounted { volume.mounted() } else { volume.mount("") }.unmount();
+    volume.check();
+}
+
+/// udev looks at a device after fsck has closed it, which takes seconds on a busy machine that boots.
+#[test]
+fn mounted_volumes_were_waited_for_while_udev_had_them_locked() {
+    if !can_mount() {
+        return;
+    }
+    let Some(volume) = TestVolume::on_loop(SIZE) else { return };
+    let inspecting = File::open(&volume.device).expect("the device");
+    inspecting.lock_shared().expect("the lock of an inspection");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
+    command.args(["--transport", &transport()]).arg(&volume.device).arg(&volume.dir);
+    let mut waiting = command.stderr(Stdio::piped()).spawn().expect("sfs-mount runs");
+    let line = first_line(&mut waiting);
+    inspecting.unlock().expect("unlocking");
+    let expected = format!("another program, such as udev, that has {}", volume.device.display());
+    assert!(line.contains(&expected), "{line}");
+    assert!(waiting.wait().expect("sfs-mount ends").success());
+    volume.mounted().unmount();
     volume.check();
 }
 

@@ -9,7 +9,7 @@
 mod debian_tree;
 mod machine;
 
-pub(crate) use debian_tree::DebianTree;
+pub(crate) use debian_tree::{DebianTree, Suite};
 pub(crate) use machine::{Disk, Guest};
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};

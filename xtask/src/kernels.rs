@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{
     cargo::cargo,
-    guest::{self, Disk, Guest},
+    guest::{self, Disk, Guest, Suite},
     installed::{self, count, said},
     report::{StepOutcome, Tally},
     run::Cmd,
@@ -45,7 +45,7 @@ pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) {
 fn check(workspace: &Workspace) -> Result<StepOutcome> {
     let tests = test_programs(workspace)?;
     // The same system as that of the package, which makes one less to build.
-    let tree = installed::tree(workspace)?;
+    let tree = installed::tree(workspace, Suite::Bookworm)?;
     let (kernel, initrd) = tree.kernel()?;
     let scratch = Scratch::new()?;
     let disk = |name: &'static str| Disk { name, image: scratch.dir.join(format!("{name}.img")) };

@@ -43,7 +43,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{filesystem::FilesystemKind, report::Tally, workspace::Workspace};
+use crate::{filesystem::FilesystemKind, guest::Suite, report::Tally, workspace::Workspace};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Commands for developers and CI of SFS")]
@@ -70,9 +70,9 @@ enum Command {
     /// programs.
     Dist(dist::DistOptions),
     /// Install the Debian package in a fresh Debian system in QEMU: fstab, boot, fsck, a power cut, removal.
-    TestInstalled,
+    TestInstalled(GuestOptions),
     /// Boot a Debian system in QEMU whose root filesystem and /home are SFS: restart, power cut and end while it writes.
-    TestRoot,
+    TestRoot(GuestOptions),
     /// Boot Debian 12 with its Linux 6.1 in QEMU: mkfs, mount, fsck, and deaths of the daemon with -o survive.
     TestKernels,
     /// Make a volume, copy a source tree onto it, compare and check it.
@@ -157,6 +157,13 @@ enum Command {
     Bench(Bench),
 }
 
+#[derive(clap::Args)]
+struct GuestOptions {
+    /// Release of Debian in the guest.
+    #[arg(long, value_enum, default_value_t = Suite::Trixie)]
+    suite: Suite,
+}
+
 #[derive(Subcommand)]
 enum Bench {
     /// Compare SFS with the null filesystem, ext4, XFS, btrfs, fuse2fs and ntfs-3g; writes
@@ -208,8 +215,10 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Words => tally.step("words", || words::run(&workspace)),
         Command::Where => tally.step("docs/WHERE.md", || where_page::run(&workspace)),
         Command::Dist(options) => dist::run(&workspace, &options, &mut tally),
-        Command::TestInstalled => installed::run(&workspace, &mut tally),
-        Command::TestRoot => rooted::run(&workspace, &mut tally),
+        Command::TestInstalled(options) => {
+            installed::run(&workspace, options.suite, &mut tally);
+        }
+        Command::TestRoot(options) => rooted::run(&workspace, options.suite, &mut tally),
         Command::TestKernels => kernels::run(&workspace, &mut tally),
         Command::Demo => return demo::run(&workspace).map(|()| true),
         Command::Apps { long, on } => apps::run(&workspace, on.into(), long, &mut tally),

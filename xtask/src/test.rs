@@ -8,7 +8,9 @@ use crate::{
     cargo::{self, cargo},
     crash, dist,
     filesystem::{FilesystemKind, Subject},
-    fsx, imports, installed, kernels, machine, pjdfstest,
+    fsx,
+    guest::Suite,
+    imports, installed, kernels, machine, pjdfstest,
     report::{StepOutcome, Tally},
     rooted,
     run::Cmd,
@@ -133,8 +135,10 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         recovery(workspace, RECOVERY_LOG_MIB, tally);
         prometheus(workspace, tally);
         busy_model(workspace, tally);
-        installed::run(workspace, tally);
-        rooted::run(workspace, tally);
+        for suite in Suite::ALL {
+            installed::run(workspace, suite, tally);
+            rooted::run(workspace, suite, tally);
+        }
         kernels::run(workspace, tally);
         tally.step("filling large volumes, bytes of a mixed load", || {
             let model = ["test", "--release", "-p", "sfs-core", "--test", "model"];

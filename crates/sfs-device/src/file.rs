@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use self::open::{Access, OpenError, OpenErrorKind};
 
@@ -58,6 +58,10 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
+    /// Longest wait for a program that inspects a block device. udev looks at a device whenever a writer has closed it, which takes
+    /// seconds on a busy machine that boots; systemd waits 90 s for a mount.
+    pub const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
+
     /// Opens `path` exclusively: until the device is dropped, no other call of this function succeeds on
     /// `path`. Several readers of one image file are allowed.
     ///
@@ -66,9 +70,36 @@ impl FileDevice {
     ///
     /// # Errors
     ///
-    /// [`OpenErrorKind::Busy`] if a block device is mounted or claimed, or the lock was not released.
+    /// [`OpenErrorKind::Busy`] if a block device is mounted or claimed, or the lock of an image was not released;
+    /// [`OpenErrorKind::Locked`] if that of a block device was not.
     pub fn open(path: &Path, access: Access) -> Result<FileDevice, OpenError> {
         FileDevice::open_with(path, access, Sharing::Exclusive)
+    }
+
+    /// As [`FileDevice::open`], but waits for [`FileDevice::LOCK_WAIT_MAX`] until another program unlocks a block device. Calls
+    /// `explain` once if the wait is long.
+    ///
+    /// # Errors
+    ///
+    /// As of [`FileDevice::open`].
+    pub fn open_patiently(
+        path: &Path,
+        access: Access,
+        mut explain: impl FnMut(),
+    ) -> Result<FileDevice, OpenError> {
+        let begun = Instant::now();
+        let mut is_explained = false;
+        loop {
+            let opened = FileDevice::open(path, access);
+            let is_locked = matches!(&opened, Err(OpenError { kind: OpenErrorKind::Locked, .. }));
+            if !is_locked || begun.elapsed() >= FileDevice::LOCK_WAIT_MAX {
+                return opened;
+            }
+            if !is_explained {
+                explain();
+                is_explained = true;
+            }
+        }
     }
 
     /// Opens `path` without a claim or a lock, to inspect a volume that may be mounted.

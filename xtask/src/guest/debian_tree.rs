@@ -9,7 +9,6 @@ use anyhow::{Context as _, Result};
 
 use crate::{run::Cmd, workspace::Workspace};
 
-const SUITE: &str = "bookworm";
 const MIRROR: &str = "http://deb.debian.org/debian";
 
 /// Packages of every tree, besides those that Debian itself requires.
@@ -42,6 +41,27 @@ fi
 exec /guest/run
 ";
 
+/// Release of Debian.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Suite {
+    /// Debian 12: Linux 6.1, systemd 252.
+    Bookworm,
+    /// Debian 13: Linux 6.12, systemd 257.
+    Trixie,
+}
+
+impl Suite {
+    /// All releases that are tried.
+    pub(crate) const ALL: [Suite; 2] = [Suite::Bookworm, Suite::Trixie];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Suite::Bookworm => "bookworm",
+            Suite::Trixie => "trixie",
+        }
+    }
+}
+
 /// Tree of files of a Debian system, which belongs to root.
 pub(crate) struct DebianTree {
     /// Root of the tree.
@@ -49,17 +69,23 @@ pub(crate) struct DebianTree {
 }
 
 impl DebianTree {
-    /// Returns the tree `name` with the additional `packages`; makes it if there is none with these packages.
+    /// Returns the tree `name` of `suite` with the additional `packages`; makes it if there is none with these packages.
     ///
     /// # Errors
     ///
     /// Packages cannot be had from here.
-    pub(crate) fn get(workspace: &Workspace, name: &str, packages: &[&str]) -> Result<Self> {
+    pub(crate) fn get(
+        workspace: &Workspace,
+        name: &str,
+        suite: Suite,
+        packages: &[&str],
+    ) -> Result<Self> {
         let home = workspace.target.join("guest");
-        let dir = home.join(name);
-        let stamp = home.join(format!("{name}.packages"));
+        let suite = suite.name();
+        let dir = home.join(format!("{name}-{suite}"));
+        let stamp = home.join(format!("{name}-{suite}.packages"));
         let include = [&PACKAGES, packages].concat().join(",");
-        let identity = format!("{SUITE} {include}\n{UNIT}{STARTER}");
+        let identity = format!("{suite} {include}\n{UNIT}{STARTER}");
         if fs::read_to_string(&stamp).is_ok_and(|text| text == identity) {
             return Ok(Self { dir });
         }
@@ -69,7 +95,7 @@ impl DebianTree {
         }
         fs::create_dir_all(&home)?;
         let options = ["--variant=minbase".to_owned(), format!("--include={include}")];
-        let debootstrap = Cmd::new("debootstrap").args(options).arg(SUITE).arg(&dir).arg(MIRROR);
+        let debootstrap = Cmd::new("debootstrap").args(options).arg(suite).arg(&dir).arg(MIRROR);
         debootstrap.read()?;
         let tree = Self { dir };
         tree.prepare()?;

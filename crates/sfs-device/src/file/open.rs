@@ -71,6 +71,10 @@ pub enum OpenErrorKind {
     /// The device is mounted, or in use by another program.
     #[error("is mounted or in use")]
     Busy,
+    /// A block device that is not mounted, and that another program has locked: to inspect it, as udev does, or as the daemon of a
+    /// mount that is gone.
+    #[error("is locked by another program, such as udev")]
+    Locked,
     /// The device is write-protected and was to be opened for writing.
     #[error("is write-protected")]
     WriteProtected,
@@ -283,6 +287,10 @@ pub(super) fn share_lock(file: &File) -> io::Result<()> {
 }
 
 /// Locks for use: readers of an image share it, a block device has one user.
+///
+/// # Errors
+///
+/// [`OpenErrorKind::Locked`] for a block device, whose claim the caller has, and [`OpenErrorKind::Busy`] for an image.
 fn lock(file: &File, access: Access, is_block_device: bool) -> Result<(), OpenErrorKind> {
     let attempts = if is_block_device { LOCK_ATTEMPTS } else { IMAGE_LOCK_ATTEMPTS };
     for attempt in 1..=attempts {
@@ -297,7 +305,7 @@ fn lock(file: &File, access: Access, is_block_device: bool) -> Result<(), OpenEr
             Err(TryLockError::WouldBlock) => {}
         }
     }
-    Err(OpenErrorKind::Busy)
+    Err(if is_block_device { OpenErrorKind::Locked } else { OpenErrorKind::Busy })
 }
 
 const _: () = assert!(BLOCK_SIZE.is_multiple_of(512), "direct I/O needs whole sectors");
@@ -373,7 +381,8 @@ mod tests {
         share_lock(file.as_file()).unwrap();
         other().try_lock_shared().unwrap();
         for access in [Access::ReadOnly, Access::ReadWrite] {
-            assert!(matches!(lock(&other(), access, true), Err(OpenErrorKind::Busy)), "{access:?}");
+            let refused = lock(&other(), access, true);
+            assert!(matches!(refused, Err(OpenErrorKind::Locked)), "{access:?}");
         }
     }
 

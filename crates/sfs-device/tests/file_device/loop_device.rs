@@ -80,6 +80,23 @@ fn a_block_device_is_written_discarded_and_claimed() {
     FileDevice::open(path, Access::ReadWrite).unwrap();
 }
 
+/// As udev does at every event of the device; the kernel's claim stays with whoever opens it for use.
+#[test]
+fn an_open_waits_for_a_program_that_inspects_a_block_device() {
+    let Some(loop_device) = LoopDevice::new(16, &[]) else { return };
+    let inspecting = File::open(&loop_device.path).unwrap();
+    inspecting.lock_shared().unwrap();
+    let refused = open_error(&loop_device.path, Access::ReadWrite);
+    assert!(matches!(refused, OpenErrorKind::Locked), "{refused:?}");
+    let mut explained = 0;
+    let opened = FileDevice::open_patiently(&loop_device.path, Access::ReadWrite, || {
+        explained += 1;
+        inspecting.unlock().unwrap();
+    });
+    opened.unwrap();
+    assert_eq!(explained, 1);
+}
+
 #[test]
 fn a_write_protected_block_device_opens_for_reading_only() {
     let Some(loop_device) = LoopDevice::new(16, &["--read-only"]) else { return };

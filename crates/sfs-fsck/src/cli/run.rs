@@ -131,7 +131,13 @@ fn open(path: &Path, mode: RunMode) -> Option<Arc<dyn Device>> {
         output::complain(format_args!("sfs-fsck: {error}"));
         return None;
     }
-    match FileDevice::open(path, access) {
+    let opened = FileDevice::open_patiently(path, access, || {
+        let device = path.display();
+        output::complain(format_args!(
+            "sfs-fsck: waiting for another program, such as udev, that has {device} locked"
+        ));
+    });
+    match opened {
         Ok(device) => Some(Arc::new(device)),
         Err(error) => {
             let advice = match error.kind {

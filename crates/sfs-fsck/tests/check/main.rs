@@ -1,6 +1,7 @@
 //! Checks and repairs of volumes that `forge` writes, independent of the filesystem, from `docs/FORMAT.md`.
 
 mod access_lists;
+mod boot;
 mod content_findings;
 mod dump;
 mod file_count;

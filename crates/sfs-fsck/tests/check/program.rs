@@ -28,7 +28,7 @@ fn code(output: &Output) -> i32 {
     output.status.code().expect("an exit code")
 }
 
-fn image(directory: &TempDir, volume: &ForgedVolume) -> PathBuf {
+pub(crate) fn image(directory: &TempDir, volume: &ForgedVolume) -> PathBuf {
     let path = directory.path().join("image");
     let mut blocks = Block::zeroed(volume.device.geometry().block_count as usize);
     volume.device.read(0, &mut blocks).expect("RAM");
