@@ -196,9 +196,11 @@ fn a_handover_that_fails_leaves_the_program_before_serving() {
     let hello = programs::hello;
     program.replace_by(script(&hello(0, "9.9.9")).as_bytes());
     mount.fails_to_upgrade(&[], "version 9.9.9 cannot take over");
-    program.replace_by(script(&hello(1, "9.9.9")).as_bytes());
+    program.replace_by(script(&hello(programs::PROTOCOL, "9.9.9")).as_bytes());
     mount.fails_to_upgrade(&[], "the new program has ended");
-    program.replace_by(script(&format!("{}; exec sleep 1000", hello(1, "9.9.9"))).as_bytes());
+    program.replace_by(
+        script(&format!("{}; exec sleep 1000", hello(programs::PROTOCOL, "9.9.9"))).as_bytes(),
+    );
     mount.fails_to_upgrade(&["--timeout", "1"], "does not answer in time");
     // The real program, which finds a volume that it cannot open.
     let saved = programs::superblocks(&volume.device);
@@ -228,7 +230,7 @@ fn a_program_that_ends_when_it_may_write_is_replaced_by_the_one_before() {
     fs::remove_file(mount.dir.join("file")).expect("the file");
     let before = mount.daemon();
     let steps = [
-        programs::hello(1, "9.9.9"),
+        programs::hello(programs::PROTOCOL, "9.9.9"),
         programs::take_state(),
         programs::ready(),
         "head -c 12 <&0 >/dev/null".into(),

@@ -51,7 +51,7 @@ fn a_signal_in_the_pause_ends_the_handover_and_the_mount() {
     mount.is_served("before");
     let waiting = volume.scratch.path().join("waiting");
     let steps = [
-        programs::hello(1, "9.9.9"),
+        programs::hello(programs::PROTOCOL, "9.9.9"),
         programs::take_state(),
         format!("touch {}", waiting.display()),
         "exec sleep 1000".into(),
@@ -104,7 +104,7 @@ fn a_mount_that_no_program_can_serve_is_taken_away() {
     mount.is_served("before");
     let saved = programs::superblocks(&volume.device);
     let steps = [
-        programs::hello(1, "9.9.9"),
+        programs::hello(programs::PROTOCOL, "9.9.9"),
         programs::take_state(),
         programs::ready(),
         "head -c 12 <&0 >/dev/null".into(),

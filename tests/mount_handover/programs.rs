@@ -52,6 +52,9 @@ fn send(message: &str) -> String {
     format!("printf '{len}{message}' >&0")
 }
 
+/// Protocol of handovers that the programs under test speak.
+pub(crate) const PROTOCOL: u32 = 2;
+
 pub(crate) fn hello(protocol: u32, version: &str) -> String {
     send(&format!(r#"{{"Hello":{{"protocol":{protocol},"version":"{version}"}}}}"#))
 }

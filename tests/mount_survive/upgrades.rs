@@ -96,7 +96,7 @@ fn an_upgrade_that_fails_leaves_the_program_before_serving() {
     program.replace_by(script(&programs::hello(0, "9.9.9")).as_bytes());
     mount.fails_to_upgrade(&[], "version 9.9.9 cannot take over");
     assert_eq!(mount.daemon(), before, "a program that fails at its start changes nothing");
-    let hello = programs::hello(1, "9.9.9");
+    let hello = programs::hello(programs::PROTOCOL, "9.9.9");
     let (state, ready) = (programs::take_state(), programs::ready());
     let waits = format!("{hello}; exec sleep 1000");
     let ends_when_it_may_write = format!("{hello}; {state}; {ready}; head -c 12 <&0 >/dev/null");
