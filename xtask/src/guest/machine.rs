@@ -47,13 +47,14 @@ pub(crate) struct RunningGuest {
 impl Guest {
     /// Switches the machine on.
     pub(crate) fn start(&self) -> Result<RunningGuest> {
-        // On a busy host the emulated timer ticks too late for the kernel's check.
+        // On a busy host the emulated timer ticks too late for the kernel's check, and units take longer than systemd's 90 s to start.
         let append = format!(
-            "console=ttyS0 panic=-1 quiet loglevel=3 no_timer_check {}",
+            "console=ttyS0 panic=-1 quiet loglevel=3 no_timer_check systemd.default_timeout_start_sec=900 {}",
             self.kernel_arguments
         );
+        // With a thread for each processor, the kernel may meet its own breakpoint while it changes its code, and panics (QEMU 7.2).
         let accelerator = std::env::var(ACCELERATOR_VARIABLE);
-        let accelerator = accelerator.unwrap_or_else(|_| "tcg,thread=multi".into());
+        let accelerator = accelerator.unwrap_or_else(|_| "tcg,thread=single".into());
         let mut cmd = Cmd::new("qemu-system-x86_64")
             .args(["-accel", &accelerator, "-cpu", "max", "-smp", "2"])
             // A restart ends QEMU: with an emulated processor, the reset of QEMU 7.2 hangs.
@@ -94,7 +95,7 @@ impl RunningGuest {
     ///
     /// # Errors
     ///
-    /// `timeout` passes.
+    /// `timeout` passes, or the guest's kernel panics.
     pub(crate) fn wait_for<T>(
         &mut self,
         timeout: Duration,
@@ -106,6 +107,9 @@ impl RunningGuest {
             match self.lines.recv_timeout(left) {
                 Ok(line) => {
                     println!("  | {line}");
+                    if line.contains("Kernel panic") {
+                        bail!("the guest's kernel has panicked");
+                    }
                     if let Some(value) = wanted(&line) {
                         return Ok(Some(value));
                     }
