@@ -14,6 +14,7 @@ mod prepared;
 mod request;
 mod serve;
 mod survives;
+mod taken_mount;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -18,13 +18,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit_error::ExitError;
-use crate::fuse::FuseShell;
-use crate::handover::taking::Taken;
 use crate::handover::turn::Turn;
 use crate::monitor::Monitor;
-use crate::mount::{self, OpenedDevice};
-use crate::mount_options::MountOptions;
-use crate::transport::Serving;
+use crate::mount;
 
 /// The mount of this process. Clones share their state.
 #[derive(Clone)]
@@ -55,7 +51,7 @@ impl OwnMount {
     }
 
     /// Returns `mount`, and names it to the monitor.
-    fn of(
+    pub(super) fn of(
         mount: &MountRecord,
         table: MountTable,
         monitor: Arc<Monitor>,
@@ -67,7 +63,7 @@ impl OwnMount {
     }
 
     /// Returns a mount that `monitor` knows.
-    fn noted(
+    pub(super) fn noted(
         number: DeviceNumber,
         table: Arc<MountTable>,
         monitor: Arc<Monitor>,
@@ -143,50 +139,6 @@ impl OwnMount {
     }
 }
 
-/// Returns the device of a mount that another program hands over.
-pub(super) fn taken_device(
-    taken: &mut Taken,
-    path: &Path,
-    options: &MountOptions,
-) -> Result<OpenedDevice, ExitError> {
-    let device = Arc::new(taken.device(path)?);
-    let is_write_protected = taken.is_write_protected();
-    let options = options.clone();
-    let options = if is_write_protected { options.read_only() } else { options };
-    Ok(OpenedDevice { device, options, is_write_protected })
-}
-
-/// Goes on with the session of a mount that another program hands over.
-pub(super) fn taken_over(
-    taken: &mut Taken,
-    (shell, threads): (FuseShell, usize),
-    monitor: Arc<Monitor>,
-    name: &str,
-) -> Result<(Serving, OwnMount), ExitError> {
-    let table = table()?;
-    let own = if shell.survives() {
-        // The monitor knows the mount, and the table does not name it any more while an unmount writes back.
-        OwnMount::noted(taken.number, Arc::new(table), monitor, name.into())
-    } else {
-        own_of_table(taken, table, monitor, name)?
-    };
-    let channels = taken.take_channels();
-    let serving = Serving::resume(channels, taken.agreed, (shell, threads), taken.reason());
-    Ok((serving.map_err(ExitError::system)?, own))
-}
-
-/// Returns the mount in `table` that another program hands over.
-fn own_of_table(
-    taken: &Taken,
-    table: MountTable,
-    monitor: Arc<Monitor>,
-    name: &str,
-) -> Result<OwnMount, ExitError> {
-    let found = table.of_number(taken.number).map_err(|error| no_table(&error))?;
-    let mount = found.ok_or_else(|| ExitError::mount("the mount is gone"))?;
-    OwnMount::of(&mount, table, monitor, name.into()).map_err(|error| no_table(&error))
-}
-
 /// Opens the table of mounts. Must be called before the mount.
 pub(super) fn table() -> Result<MountTable, ExitError> {
     MountTable::open().map_err(|error| no_table(&error))
@@ -200,7 +152,7 @@ pub(super) fn root(dir: &Path) -> Result<File, ExitError> {
     opened.map_err(|error| ExitError::system(format_args!("{}: {error}", dir.display())))
 }
 
-fn no_table(error: &std::io::Error) -> ExitError {
+pub(super) fn no_table(error: &std::io::Error) -> ExitError {
     ExitError::system(format_args!("/proc/self/mountinfo: {error}"))
 }
 

@@ -21,11 +21,11 @@ use super::confinement::{self, Sockets};
 use super::own_mount::{self, OwnMount, UnannouncedMount};
 use super::request::MountRequest;
 use super::survives::Survival;
+use super::taken_mount;
 use crate::background::Waker;
 use crate::bdi::{self, BackingDevice};
 use crate::device_speed::{self, DeviceSpeed};
 use crate::exit_error::ExitError;
-use crate::file_clock;
 use crate::freeze::Freezer;
 use crate::fuse::{FuseShell, Latencies, LostWriteback, OpenHandles, ReadAhead, ReadFigures};
 use crate::handover::taking::Taken;
@@ -34,11 +34,8 @@ use crate::log_thread::LogWork;
 use crate::logging;
 use crate::memory_budget;
 use crate::monitor::Monitor;
-use crate::mount::{
-    self, MountTarget, OpenedDevice, open_device, open_to_write_later, open_volume,
-};
+use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
 use crate::mount_options::MountOptions;
-use crate::mount_options::remount::access_times_of;
 use crate::panic_hook;
 use crate::ready_pipe::ReadyPipe;
 use crate::request_recorder::RequestRecorder;
@@ -137,7 +134,7 @@ pub(super) fn prepare(
     (monitor, taken): (Arc<Monitor>, &mut Option<Taken>),
 ) -> Result<Prepared, ExitError> {
     let opened = match taken {
-        Some(taken) => own_mount::taken_device(taken, path, &request.options)?,
+        Some(taken) => taken_mount::device(taken, path, &request.options)?,
         None => open_device(path, &request.options, pipe)?,
     };
     let mut limit = MemoryLimit::of_this_process();
@@ -167,7 +164,7 @@ pub(super) fn prepare(
         // A volume with a cache is not handed over.
         Some(taken) => {
             let both = (device.clone(), timed.clone());
-            (open_taken(both, path, &options, taken)?, None, None)
+            (taken_mount::volume(both, path, &options, taken)?, None, None)
         }
         None => {
             let volume_cache::Opened { cache, warning } =
@@ -239,7 +236,7 @@ pub(super) fn prepare(
             shell.post_losses();
             shell.note_start(request.follows_a_death());
             let served = (shell, mount::threads(&options));
-            let (serving, own) = own_mount::taken_over(taken, served, monitor.clone(), &name)?;
+            let (serving, own) = taken_mount::session(taken, served, monitor.clone(), &name)?;
             (None, serving, own, None)
         }
         None => {
@@ -277,7 +274,7 @@ pub(super) fn prepare(
     if let Some(taken) = taken {
         taken.wait_for_commit()?;
         let is_resting = revival.as_ref().is_some_and(Revival::is_resting);
-        begin_writing(&volume, (taken.is_read_only(), is_resting), &own, &name);
+        taken_mount::begin_writing(&volume, (taken.is_read_only(), is_resting), &own, &name);
     }
     if let (Some(mut revival), Some(journal)) = (revival, &journal) {
         if !serving.sends_again() {
@@ -314,54 +311,6 @@ pub(super) fn prepare(
         begun,
         journal,
     })
-}
-
-/// Opens the volume of a mount that is taken over, without a write. One that is written since a remount is read as for writing.
-///
-/// # Errors
-///
-/// The first write would raise the volume's format, and the program before could not go on if this one failed then.
-fn open_taken(
-    both: (Arc<FileDevice>, Arc<TimedDevice>),
-    path: &Path,
-    options: &MountOptions,
-    taken: &Taken,
-) -> Result<Arc<Volume>, ExitError> {
-    let mut options = options.clone();
-    options.volume.read_only &= taken.is_read_only();
-    let (device, timed) = both;
-    let volume = open_to_write_later((device, timed), path, &options)?;
-    let version = volume.superblock().version;
-    if version < FORMAT_VERSION && !options.volume.read_only {
-        return Err(ExitError::mount(format_args!(
-            "{}: the new program would raise the volume's format from version {version} to {FORMAT_VERSION}, and the program \
-             before could not go on after a failure; unmount it and mount it again",
-            path.display()
-        )));
-    }
-    Ok(volume)
-}
-
-/// Begins to write to a volume that was taken over, unless nothing was written since it was mounted read-only, or its mount is
-/// read-only and the volume rests. After a failure it is served read-only, as after any failed write: no other program could do more.
-fn begin_writing(
-    volume: &Volume,
-    (is_read_only, is_resting): (bool, bool),
-    own: &OwnMount,
-    name: &str,
-) {
-    let mount = own.table().of_number(own.number()).ok().flatten();
-    if let Some(mount) = &mount {
-        volume.set_access_times(access_times_of(mount));
-    }
-    // A program may have remounted without the daemon, so both must be known.
-    let rests = is_resting && mount.is_some_and(|mount| mount.is_read_only());
-    if is_read_only || rests {
-        return;
-    }
-    if let Err(error) = volume.begin_writing(file_clock::now(), &mut |_| {}) {
-        tracing::error!("{name}: {error}; the volume is read-only from now on");
-    }
 }
 
 /// Grows the volume to the size of its device, if `-o grow` asks for that. The volume is mounted in any case.

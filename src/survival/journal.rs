@@ -5,6 +5,7 @@
 //! before its reply is sent, and one that it gives back before it is forgotten, so the records have too many references rather than
 //! too few.
 
+mod earlier_replies;
 mod ending;
 mod references;
 mod resting;
@@ -20,10 +21,9 @@ use crossbeam::utils::CachePadded;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use sfs_core::format::Timestamp;
 use sfs_core::{FileReferences, Volume};
-use sfs_fuse::{FuseOperation, FuseRequest, Reply, reply_bytes, with_reply};
+use sfs_fuse::{FuseOperation, FuseRequest, Reply, with_reply};
 
 use super::areas::Areas;
-use super::finished_syncs::is_durable_write;
 use super::record::{self, Before, Begun, EarlierReply, Given, Outcome};
 use crate::file_clock::{self, FixedTime};
 
@@ -42,10 +42,6 @@ const REFERENCES_AT_ONCE: usize = 4096;
 
 /// Longest wait for replies that are on their way.
 const SENDING_WAIT: Duration = Duration::from_millis(5);
-
-/// Time for which the replies of an earlier process are kept after a first request that the kernel had not sent before. It sends
-/// those again that it has no reply to before all others, so every one was read by then; a thread may have to look for the reply yet.
-const LOOKING_TIME: Duration = Duration::from_secs(10);
 
 /// Handle that is open: inode, number, and flags of open(2).
 pub(crate) type OpenedHandle = (u64, u64, u32);
@@ -282,49 +278,6 @@ impl Journal {
         if state.unsent.len() < before && state.areas.has_older() {
             self.full.notify_one();
         }
-    }
-
-    /// Sets the replies of an earlier process.
-    pub(super) fn set_earlier(&self, replies: HashMap<u64, EarlierReply>) {
-        self.state.lock().earlier.extend(replies);
-    }
-
-    /// Returns the reply of an earlier process to request `unique`.
-    pub(crate) fn earlier_reply(&self, unique: u64) -> Option<EarlierReply> {
-        self.state.lock().earlier.get(&unique).cloned()
-    }
-
-    /// Notes that a request was read that the kernel has not sent to an earlier process.
-    pub(crate) fn note_new_request(&self) {
-        if self.first_new.get().is_none() {
-            let _ = self.first_new.set(Instant::now());
-        }
-    }
-
-    /// Drops the replies of an earlier process that the kernel cannot ask for any more, and records the others in the current area.
-    fn keep_earlier(&self, state: &mut State) {
-        if self.first_new.get().is_some_and(|since| since.elapsed() >= LOOKING_TIME) {
-            state.earlier = HashMap::new();
-        }
-        let records: Vec<_> = state.earlier.values().map(record::earlier).collect();
-        let before = state.areas.mark();
-        for (kind, bytes) in records {
-            self.append(state, kind, [&bytes]);
-        }
-        // However many they are, the area has room for changes.
-        let len = state.areas.mark() - before;
-        state.areas.add_first(len);
-    }
-
-    /// Keeps the reply `result` to `request`, a change that an earlier process has begun, and records it.
-    pub(crate) fn complete(&self, request: &FuseRequest<'_>, result: &Outcome<impl AsRef<[u8]>>) {
-        let mut state = self.state.lock();
-        // Like any sync, that of the write is recorded before the reply is sent.
-        let is_durable = is_durable_write(request) && result.is_ok();
-        let synced = if is_durable { request.node } else { 0 };
-        let unique = self.append_reply(&mut state, request, (result, synced)).unique;
-        let reply = reply_bytes(unique, result);
-        state.earlier.insert(unique, EarlierReply { unique, synced, reply });
     }
 
     /// Appends the reply `result` to `request`, with all that the kernel gets by it. There is always room. Inode `synced` has to be
