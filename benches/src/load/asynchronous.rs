@@ -1,9 +1,11 @@
 //! The rows of asynchronous direct requests, which fio makes by libaio or io_uring.
 //!
-//! The times are fio's own, which exclude its startup and exit.
+//! The times are fio's own, which exclude its startup and exit, and that of a sync after writes: how much of them waits in a write buffer
+//! is not what is measured.
 
+use std::fs::File;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
@@ -60,7 +62,13 @@ pub(super) fn run(
     let text = String::from_utf8_lossy(&output.stdout);
     let failed = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "fio: {}", failed.trim());
-    done(&text, direction).with_context(|| format!("fio output: {text}"))
+    let mut work = done(&text, direction).with_context(|| format!("fio output: {text}"))?;
+    if direction == Direction::Write {
+        let begin = Instant::now();
+        File::open(place.file())?.sync_all()?;
+        work.client.iter_mut().for_each(|client| client.wall += begin.elapsed());
+    }
+    Ok(work)
 }
 
 fn command(
