@@ -137,6 +137,7 @@ impl ControlHandler {
         if self.is_ending.load(Ordering::Acquire) {
             return Err(self.is_unmounting());
         }
+        self.follow_remount()?;
         let is_over = self.keep_mounted()?;
         if self.volume.is_read_only() || self.mount()?.is_some_and(|mount| mount.is_read_only()) {
             return Err(ExitError::mount(format_args!("{device}: is mounted read-only")));

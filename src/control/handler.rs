@@ -234,11 +234,19 @@ impl ControlHandler {
         if let Some(reason) = freeze_obstacle(&mounts, self.number) {
             return Err(ExitError::mount(format_args!("{device}: {reason}")));
         }
+        self.follow_remount()?;
         let _is_over = self.keep_mounted()?;
         let (table, number) = (self.mounts.clone(), self.number);
         // Without an answer of the kernel the time-out decides.
         let is_mounted = move || !matches!(table.of_number(number), Ok(None));
         self.recorded(|| self.freezer.freeze(Duration::from_secs(secs), is_mounted))
+    }
+
+    /// Begins writing if the volume rests although the kernel's mount is for writing: another program than `sfs-mount` has remounted it.
+    pub(super) fn follow_remount(&self) -> Result<(), ExitError> {
+        let rests = self.journal.as_ref().is_some_and(|journal| journal.is_resting());
+        let is_for_writing = || Ok(self.mount()?.is_some_and(|mount| !mount.is_read_only()));
+        if rests && is_for_writing()? { self.begin_writing() } else { Ok(()) }
     }
 
     fn thaw(&self) -> Result<(), ExitError> {

@@ -46,7 +46,7 @@ impl Journal {
     }
 
     /// Returns whether nothing may be written.
-    fn is_resting(&self) -> bool {
+    pub(crate) fn is_resting(&self) -> bool {
         self.state.lock().is_resting
     }
 
