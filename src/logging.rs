@@ -30,7 +30,7 @@ pub(crate) fn to_terminal(verbose: bool) {
         .try_init();
 }
 
-/// Logs to the system's log or, if there is none yet, to that of the kernel: the daemon of a root filesystem never finds the socket.
+/// Logs to the system's log or, if there is none yet, to that of the kernel: the first daemon of a root filesystem never finds the socket.
 pub(crate) fn to_system() {
     let has_log = Path::new(SYSTEM_LOG).exists();
     let kernel_log = OpenOptions::new().write(true).open("/dev/kmsg");

@@ -12,6 +12,7 @@
 mod acts;
 mod deaths;
 mod messages;
+mod private_root;
 mod program;
 mod program_memory;
 mod server;
@@ -39,6 +40,7 @@ use crate::unsafe_calls::{ForkSide, split};
 use acts::PrivilegedActs;
 pub(crate) use acts::SHUTDOWN_FLAG_MAX;
 use messages::{MonitorReply, MonitorRequest};
+pub(crate) use private_root::PrivateRoot;
 pub(crate) use program::{HeldMount, NotHandedOver, StartSpec, Successor, TakeOver};
 pub(crate) use program_memory::check_starting_from_memory;
 pub(crate) use upgrade::UpgradeOutcome;
@@ -75,9 +77,13 @@ impl Monitor {
         Self::InProcess(PrivilegedActs::starting(spec))
     }
 
-    /// Forks the process of the monitor, in which the call does not return. That process is no writer of `pipe`, whose reader waits
-    /// for the last one.
-    pub(crate) fn start(pipe: &mut ReadyPipe, spec: StartSpec) -> io::Result<Self> {
+    /// Forks the process of the monitor, in which the call does not return. It lives in `root` if there is one, with the programs that
+    /// it starts. That process is no writer of `pipe`, whose reader waits for the last one.
+    pub(crate) fn start(
+        pipe: &mut ReadyPipe,
+        spec: StartSpec,
+        root: Option<PrivateRoot>,
+    ) -> io::Result<Self> {
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let sockets = || socketpair(kind.0, kind.1, kind.2, None);
         let (mount, questions) = (sockets()?, sockets()?);
@@ -90,7 +96,7 @@ impl Monitor {
             ForkSide::Child => {
                 drop((mount.0, questions.0));
                 pipe.abandon();
-                server::run(mount.1, questions.1, (spec, daemon))
+                server::run((mount.1, questions.1), (spec, root), daemon)
             }
         }
     }

@@ -28,7 +28,7 @@ use crate::control::ControlClient;
 use crate::exit_error::{self, ExitError};
 use crate::handover::taking::Beginning;
 use crate::logging;
-use crate::monitor::{Monitor, TakeOver};
+use crate::monitor::{Monitor, PrivateRoot, TakeOver};
 use crate::mount::{OpenedDevice, explain, open_device, open_volume};
 use crate::ready_pipe::{self, Detached, ReadyPipe};
 use crate::timed_device::TimedDevice;
@@ -156,6 +156,10 @@ fn serve(
     // If the daemon is killed, dirty data of the kernel's cache is lost with it. Only root may set
     // the value.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    let (root, obstacle) = match request.root_of_others(dir)? {
+        Ok(root) => (root, None),
+        Err(obstacle) => (None, Some(obstacle)),
+    };
     let (monitor, mut taken) = match beginning {
         Some(beginning) if request.take_over.as_ref().is_some_and(|over| over.after_death) => {
             let mut taken = beginning.receive()?;
@@ -163,14 +167,14 @@ fn serve(
             (Arc::new(monitor.ok_or_else(|| ExitError::system("no monitor"))?), Some(taken))
         }
         beginning => {
-            let monitor = start_monitor(request, (path, dir), pipe);
+            let monitor = start_monitor(request, (path, dir), pipe, root);
             let monitor = monitor.inspect_err(|failure| {
                 beginning.iter().for_each(|beginning| beginning.fail(failure));
             })?;
             (Arc::new(monitor), beginning.map(Beginning::receive).transpose()?)
         }
     };
-    let prepared = prepare(request, path, dir, pipe, (monitor, &mut taken));
+    let prepared = prepare((request, obstacle), path, dir, pipe, (monitor, &mut taken));
     let prepared = prepared.inspect_err(|failure| {
         taken.iter().for_each(|taken| taken.fail(failure));
     })?;
@@ -185,12 +189,13 @@ fn start_monitor(
     request: &MountRequest,
     (path, dir): (&Path, &Path),
     pipe: &mut ReadyPipe,
+    root: Option<PrivateRoot>,
 ) -> Result<Monitor, ExitError> {
     let spec = request.start_spec(path, dir);
     if !request.options.sandbox {
         return Ok(Monitor::in_process(spec));
     }
-    Monitor::start(pipe, spec).map_err(|error| {
+    Monitor::start(pipe, spec, root).map_err(|error| {
         ExitError::system(format_args!("cannot start the monitor: {error}; see -o nosandbox"))
     })
 }

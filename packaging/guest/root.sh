@@ -4,15 +4,35 @@
 
 . /guest/checks
 
-# The daemon of the root filesystem and its monitor: argv[0] begins with '@', so systemd does not kill them.
-daemons() {
-    count=0
+# Prints the processes of the root filesystem, the daemon and its monitor: argv[0] begins with '@', so systemd does not kill them.
+processes_of_root() {
     for file in /proc/[0-9]*/cmdline; do
         case "$(tr '\0' ' ' <"$file" 2>/dev/null)" in
-        '@sfs-mount '*) count=$((count + 1)) ;;
+        '@sfs-mount '*) basename "${file%/cmdline}" ;;
         esac
     done
-    is "$count" 2
+}
+
+daemons() {
+    is "$(processes_of_root | wc -l)" 2
+}
+
+daemon_of_root() {
+    for process in $(processes_of_root); do
+        [ "$(cat "/proc/$process/comm")" = sfs-monitor ] || echo "$process"
+    done
+}
+
+# Every program here is on the filesystem whose daemon is killed.
+root_survives() {
+    for round in 1 2 3; do
+        before=$(daemon_of_root)
+        kill -KILL "$before"
+        echo "$round" >/srv/survived && sync /srv/survived || return 1
+        is "$(cat /srv/survived)" "$round" || return 1
+        [ "$(daemon_of_root)" != "$before" ] || return 1
+    done
+    daemons
 }
 
 # systemd has had /home checked by sfs-fsck.
@@ -84,6 +104,10 @@ stage_1() {
     check "chattr" sh -ec 'touch /srv/fixed; chattr +i /srv/fixed; ! rm -f /srv/fixed; chattr -i /srv/fixed; rm /srv/fixed'
     check "suid stays for root" sh -ec 'cp /bin/true /srv/suid; chmod 4755 /srv/suid; echo >>/srv/suid; [ -u /srv/suid ]; rm /srv/suid'
     check "fstrim" fstrim /
+    case "$(uname -r)" in
+    [1-5].* | 6.[0-9].*) ;; # The kernel does not send requests again.
+    *) check "the root filesystem survives its daemon" root_survives ;;
+    esac
     check "kept before a restart" keep restart
     next 2
     load

@@ -47,7 +47,8 @@ fn mount(arguments: MountArguments) -> Result<(), ExitError> {
         lists: arguments.options,
         sloppy: arguments.sloppy,
         take_over,
-        is_by_mount: sfs::program::is_called("mount."),
+        // An initramfs calls the daemon of a root filesystem by a name that systemd spares at shutdown.
+        is_by_mount: ["mount.", "@"].into_iter().any(sfs::program::is_called),
         never_sent_again: arguments.no_resend,
     })
 }

@@ -6,7 +6,7 @@ use super::state::HandedState;
 
 /// Version of the protocol of a handover. Programs of another version refuse each other before anything was paused. It is changed
 /// with every message, and with every field of the state that the other side must know.
-pub(super) const PROTOCOL: u32 = 2;
+pub(super) const PROTOCOL: u32 = 3;
 
 /// Message of the new program.
 #[derive(Debug, Serialize, Deserialize)]

@@ -21,14 +21,15 @@ const WRITING_MAX: Duration = Duration::from_secs(120);
 pub(crate) fn hand_over(link: OwnedFd, held: HeldMount) -> Result<(), NotHandedOver> {
     let link = Link::new(link);
     let mut end = Instant::now() + held.opening_max.unwrap_or(WAIT_MAX);
-    let HeldMount { state, mut descriptors, monitor, .. } = held;
+    let HeldMount { state, mut descriptors, monitor, mounts, .. } = held;
     let mut state = parse(&state)?;
     check_records(&state, &descriptors)?;
-    for (usage, socket) in
-        [DescriptorUse::MonitorOfMount, DescriptorUse::MonitorOfProcesses].into_iter().zip(monitor)
-    {
+    let sockets =
+        [DescriptorUse::MonitorOfMount, DescriptorUse::MonitorOfProcesses].into_iter().zip(monitor);
+    let mounts = mounts.map(|table| (DescriptorUse::Mounts, table));
+    for (usage, descriptor) in sockets.chain(mounts) {
         state.descriptors.push(usage);
-        descriptors.push(socket);
+        descriptors.push(descriptor);
     }
     match receive(&link, end)? {
         ToOld::Hello { protocol: PROTOCOL, .. } => {}

@@ -81,6 +81,8 @@ pub(crate) enum DescriptorUse {
     MonitorOfMount,
     /// Socket to the monitor for questions about processes.
     MonitorOfProcesses,
+    /// The system's table of mounts, for a program that does not find it.
+    Mounts,
 }
 
 /// Descriptors with their uses.

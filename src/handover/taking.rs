@@ -18,7 +18,7 @@ use rustix::thread::set_name;
 use sfs_core::Volume;
 use sfs_device::FileDevice;
 use sfs_fuse::{Agreed, SessionChannels};
-use sfs_system::mountinfo::DeviceNumber;
+use sfs_system::mountinfo::{DeviceNumber, MountTable};
 
 use super::link::Link;
 use super::messages::{PROTOCOL, ToNew, ToOld};
@@ -163,6 +163,11 @@ impl Taken {
         let mount = self.descriptors.take(DescriptorUse::MonitorOfMount)?;
         let processes = self.descriptors.take(DescriptorUse::MonitorOfProcesses)?;
         Some(Monitor::adopt(mount, processes))
+    }
+
+    /// Takes the system's table of mounts, if this program does not find it.
+    pub(crate) fn take_mounts(&mut self) -> Option<MountTable> {
+        self.descriptors.take(DescriptorUse::Mounts).map(MountTable::adopt)
     }
 
     /// Takes the memory with the records of a program that has died.

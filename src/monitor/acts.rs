@@ -14,6 +14,7 @@ use rustix::fs::{Mode, OFlags, openat, readlinkat};
 use sfs_system::mountinfo::{DeviceNumber, MountTable};
 use zerocopy::IntoBytes;
 
+use super::private_root::{Outside, PrivateRoot};
 use super::program::{StartSpec, Starter, Successor};
 use crate::exit_error::ExitError;
 use crate::mount;
@@ -33,12 +34,14 @@ pub(crate) struct PrivilegedActs {
     /// `/proc`, unless it cannot be opened. A daemon that was started in the initramfs does not find the path any more once the system
     /// has its root filesystem.
     processes: Option<File>,
+    /// The system, if this process lives in a root directory of its own.
+    outside: Option<Outside>,
 }
 
 impl Default for PrivilegedActs {
     fn default() -> Self {
         let processes = File::open("/proc").ok();
-        Self { noted: OnceLock::new(), starter: Starter::default(), processes }
+        Self { noted: OnceLock::new(), starter: Starter::default(), processes, outside: None }
     }
 }
 
@@ -56,9 +59,41 @@ impl PrivilegedActs {
         Self { starter: Starter::new(spec), ..Self::default() }
     }
 
+    /// Returns acts that start a program by `spec`, in `root` if there is one: takes this process there, which must have one thread.
+    pub(super) fn starting_in(spec: StartSpec, root: Option<PrivateRoot>) -> io::Result<Self> {
+        let Some(root) = root else { return Ok(Self::starting(spec)) };
+        // The system's /proc is opened first.
+        let acts = Self { starter: Starter::new(spec), ..Self::default() };
+        Ok(Self { outside: Some(root.enter()?), ..acts })
+    }
+
+    /// Opens the system's table of mounts.
+    pub(super) fn mounts(&self) -> io::Result<Arc<MountTable>> {
+        let table = match self.table_of_outside()? {
+            Some(table) => MountTable::adopt(table),
+            None => MountTable::open()?,
+        };
+        Ok(Arc::new(table))
+    }
+
+    /// Opens the system's table of mounts for a program that does not find it; `None` if it does.
+    pub(super) fn table_of_outside(&self) -> io::Result<Option<OwnedFd>> {
+        let Some(outside) = &self.outside else { return Ok(None) };
+        let processes = self.processes.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let open = || openat(processes, "thread-self/mountinfo", flags, Mode::empty());
+        Ok(Some(outside.run(open)??))
+    }
+
     /// Starts a program that takes the mount over. Returns the socket to it.
     pub(super) fn start_program(&self, which: Successor) -> io::Result<OwnedFd> {
         let noted = self.noted.get().ok_or(io::ErrorKind::NotFound)?;
+        // The installed program would be read by the thread that has to see the death of the daemon, from the mount of that daemon.
+        if self.outside.is_some() && which != Successor::OwnAfterDeath {
+            return Err(io::Error::other(
+                "the daemon of a root filesystem is that of the initramfs; make the initramfs anew (update-initramfs -u) and restart",
+            ));
+        }
         self.starter.start(which, noted.number)
     }
 
@@ -82,9 +117,11 @@ impl PrivilegedActs {
 
     /// Unmounts, unless the mount is gone or another filesystem is mounted on top of it.
     pub(super) fn detach(&self, flags: MntFlags) -> Result<(), ExitError> {
-        match self.noted.get() {
-            Some(noted) if noted.is_on_top() => mount::detach(&noted.dir, flags),
-            _ => Ok(()),
+        let Some(noted) = self.noted.get().filter(|noted| noted.is_on_top()) else { return Ok(()) };
+        let detach = || mount::detach(&noted.dir, flags);
+        match &self.outside {
+            Some(outside) => outside.run(detach).map_err(ExitError::system)?,
+            None => detach(),
         }
     }
 

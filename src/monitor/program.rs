@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sfs_system::mountinfo::DeviceNumber;
 
-use super::program_memory::{NAME, Programs};
+use super::program_memory::{self, Programs};
 use super::upgrade::AnswerUpgrade;
 use crate::exit_error::ExitError;
 
@@ -88,6 +88,8 @@ pub(crate) struct HeldMount {
     pub(crate) descriptors: Vec<OwnedFd>,
     /// Sockets to the monitor: for the mount, and for questions about processes.
     pub(crate) monitor: [OwnedFd; 2],
+    /// The system's table of mounts, if the program does not find it.
+    pub(crate) mounts: Option<OwnedFd>,
     /// Longest wait until the program has opened the volume, if it is not that of a death.
     pub(crate) opening_max: Option<Duration>,
 }
@@ -164,7 +166,7 @@ impl Starter {
         let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC);
         let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None)?;
         let mut command = Command::new(format!("/proc/self/fd/{}", image.as_raw_fd()));
-        command.arg0(NAME).args(&self.spec.arguments);
+        command.arg0(program_memory::name()).args(&self.spec.arguments);
         if after_death {
             // A program of another version may decide by its options.
             command.args(["-o", "survive"]);

@@ -9,15 +9,24 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 
 use super::trusted_file;
+use crate::program::is_called;
 
 /// Name of the program in the list of processes.
-pub(super) const NAME: &str = "sfs-mount";
+const NAME: &str = "sfs-mount";
+
+/// The same for a program that serves a root filesystem: systemd does not end it at shutdown.
+const NAME_AT_SHUTDOWN: &str = "@sfs-mount";
 
 /// Setting of the kernel that, at 2, forbids memory from which programs can be started.
 const NO_EXEC: &str = "vm.memfd_noexec";
 
 /// Largest size of a program in bytes.
 const LEN_MAX: u64 = 1 << 30;
+
+/// Returns the name of a program that is started: spared at shutdown, if this one is.
+pub(super) fn name() -> &'static str {
+    if is_called("@") { NAME_AT_SHUTDOWN } else { NAME }
+}
 
 /// Programs of a mount, besides that of this process.
 #[derive(Debug, Default)]

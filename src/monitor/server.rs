@@ -10,10 +10,11 @@ use std::time::Duration;
 use nix::mount::MntFlags;
 use nix::sys::signal::{SigSet, Signal};
 use rustix::thread::{CapabilitySet, set_name};
-use sfs_system::mountinfo::{DeviceNumber, MountTable};
+use sfs_system::mountinfo::DeviceNumber;
 
 use super::acts::{PrivilegedActs, shutdown_flag};
 use super::messages::{self, MonitorReply, MonitorRequest};
+use super::private_root::PrivateRoot;
 use super::program::{StartSpec, Successor};
 use super::supervisor::Supervisor;
 use super::watched_process::WatchedProcess;
@@ -23,9 +24,9 @@ use crate::sandbox::capabilities;
 
 /// Serves the daemon at the other ends of the sockets until it has ended. Does not return.
 pub(super) fn run(
-    mount: OwnedFd,
-    questions: OwnedFd,
-    (spec, daemon): (StartSpec, Option<WatchedProcess>),
+    (mount, questions): (OwnedFd, OwnedFd),
+    (spec, root): (StartSpec, Option<PrivateRoot>),
+    daemon: Option<WatchedProcess>,
 ) -> ! {
     // The name tells the process apart from the daemon.
     let _ = set_name(c"sfs-monitor");
@@ -34,11 +35,20 @@ pub(super) fn run(
     let _ = signals.into_iter().collect::<SigSet>().thread_block();
     ready_pipe::leave_terminal();
     // Unmounting, a mount point in a directory of a user, and the processes of all users.
-    let needed =
+    let mut needed =
         CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SYS_PTRACE;
+    if root.is_some() {
+        needed |= CapabilitySet::SYS_CHROOT;
+    }
     // A program that it starts, which is root's, gets back what is left in the bounding set: it mounts, as this one did.
     let _ = capabilities::keep_only_here(needed);
-    let acts = Arc::new(PrivilegedActs::starting(spec));
+    let acts = match PrivilegedActs::starting_in(spec, root) {
+        Ok(acts) => Arc::new(acts),
+        Err(error) => {
+            refuse(&mount, ExitError::system(error));
+            process::exit(0);
+        }
+    };
     let mut supervisor = Supervisor::new(daemon);
     let mut sockets = Some((mount, questions));
     while let Some((mount, questions)) = sockets {
@@ -74,13 +84,13 @@ fn refuse(socket: &OwnedFd, failure: ExitError) {
 
 /// Names the mount that this process unmounts, if it sees the mount.
 fn note_mount(acts: &PrivilegedActs, dir: PathBuf, number: DeviceNumber) -> Result<(), ExitError> {
-    let table = MountTable::open().map_err(ExitError::system)?;
+    let table = acts.mounts().map_err(ExitError::system)?;
     let found = table.at(&dir).map_err(ExitError::system)?;
     if found.is_none_or(|mount| mount.number != number) {
         let dir = dir.display();
         return Err(ExitError::system(format_args!("{dir}: the monitor does not see the mount")));
     }
-    acts.note_mount(dir, number, Arc::new(table));
+    acts.note_mount(dir, number, table);
     Ok(())
 }
 

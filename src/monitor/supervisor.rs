@@ -229,7 +229,9 @@ impl Supervisor {
         let monitor = [mount.1, questions.1];
         let upgrade = self.upgrade.take();
         let opening_max = upgrade.as_ref().and_then(PlannedUpgrade::opening_max);
-        let held = HeldMount { state: self.state.clone(), descriptors, monitor, opening_max };
+        let mounts = acts.table_of_outside().map_err(ExitError::system)?;
+        let state = self.state.clone();
+        let held = HeldMount { state, descriptors, monitor, mounts, opening_max };
         let acts = acts.clone();
         let hand_over = move || {
             if let Err(failure) = acts.starter.hand_over()(link, held) {

@@ -125,9 +125,9 @@ pub(super) struct ShellParts {
 }
 
 /// Prepares the mount: makes it, or takes it over from another program. Nothing is written to a volume that is taken over before
-/// the other program writes nothing any more.
+/// the other program writes nothing any more. `no_root` is why daemons that follow have no root directory.
 pub(super) fn prepare(
-    request: &MountRequest,
+    (request, no_root): (&MountRequest, Option<String>),
     path: &Path,
     dir: &Path,
     pipe: &mut ReadyPipe,
@@ -142,7 +142,7 @@ pub(super) fn prepare(
         // The first daemon has decided, and has records only if its mount survives.
         Some(_) if request.follows_a_death() => Survival::GoesOn,
         Some(_) => Survival::Off,
-        None => request.survival(dir, &opened, limit)?,
+        None => request.survival(dir, &opened, no_root)?,
     };
     let survives = survival.is_on();
     let OpenedDevice { device, mut options, is_write_protected } = opened;

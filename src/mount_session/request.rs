@@ -32,7 +32,7 @@ pub struct MountRequest {
     pub sloppy: bool,
     /// Mount that another program hands over to this one.
     pub take_over: Option<TakeOver>,
-    /// `true` if mount(8) asks for the mount.
+    /// `true` if mount(8) asks for the mount, or an initramfs.
     pub is_by_mount: bool,
     /// `true` to treat a kernel that sends requests again as one that does not.
     pub never_sent_again: bool,

@@ -12,7 +12,7 @@ use super::request::MountRequest;
 use super::{initramfs, needed_files};
 use crate::exit_error::ExitError;
 use crate::kernel_release;
-use crate::monitor;
+use crate::monitor::{self, PrivateRoot};
 use crate::mount::OpenedDevice;
 use crate::mount_options::SyncPolicy;
 use crate::survival::{Areas, MEMORY_BYTES};
@@ -58,15 +58,48 @@ impl MountRequest {
                 "mount option 'survive' cannot be combined with {obstacle}; leave one of them out"
             )));
         }
-        place_in_the_way(dir).map_or(Ok(()), |obstacle| {
-            Err(ExitError::mount(format_args!(
-                "{}: mount option 'survive': {obstacle}; leave the option out",
-                dir.display()
-            )))
-        })
+        place_in_the_way(dir).map_or(Ok(()), |obstacle| Err(refusal(dir, &obstacle)))
     }
 
-    /// Returns whether the mount of `opened` on `dir` survives this process, with memory up to `limit`.
+    /// Returns the root directory for the monitor and the daemons that follow this one, if the mount on `dir` may survive this
+    /// process, and the present one is that of an initramfs, whose files are deleted; or why there is none.
+    ///
+    /// # Errors
+    ///
+    /// There is none, and the option `survive` is given.
+    pub(super) fn root_of_others(
+        &self,
+        dir: &Path,
+    ) -> Result<Result<Option<PrivateRoot>, String>, ExitError> {
+        let may_survive = || match self.options.survive {
+            Some(survives) => survives,
+            // Other obstacles are told later.
+            None => self.is_by_mount && self.default_obstacle(dir).is_none(),
+        };
+        if self.take_over.is_some() || !initramfs::is_around() || !may_survive() {
+            return Ok(Ok(None));
+        }
+        let made = needed_files::libraries().and_then(|files| PrivateRoot::make(dir, &files));
+        let made = made.map(Some).map_err(|error| {
+            format!("the files of the initramfs will be deleted, and cannot be kept: {error}")
+        });
+        match made {
+            Err(obstacle) if self.options.survive == Some(true) => Err(refusal(dir, &obstacle)),
+            made => Ok(made),
+        }
+    }
+
+    /// Returns why a mount on `dir` does not survive by default, whatever the volume is.
+    fn default_obstacle(&self, dir: &Path) -> Option<String> {
+        let limit = MemoryLimit::of_this_process();
+        self.option_in_the_way()
+            .map(String::from)
+            .or_else(|| system_in_the_way(&kernel_release::running(), limit, available_bytes()))
+            .or_else(|| place_in_the_way(dir))
+    }
+
+    /// Returns whether the mount of `opened` on `dir` survives this process. `obstacle` is the reason why there is no
+    /// [`MountRequest::root_of_others`].
     ///
     /// # Errors
     ///
@@ -75,17 +108,16 @@ impl MountRequest {
         &self,
         dir: &Path,
         opened: &OpenedDevice,
-        limit: MemoryLimit,
+        obstacle: Option<String>,
     ) -> Result<Survival, ExitError> {
         let obstacle = match self.options.survive {
             // Nothing is changed, and the device cannot be.
             Some(true) if opened.is_write_protected => None,
             Some(true) => volume_in_the_way(opened).map(String::from),
             None if self.is_by_mount => volume_in_the_way(opened)
-                .or_else(|| self.option_in_the_way())
                 .map(String::from)
-                .or_else(|| system_in_the_way(&kernel_release::running(), limit, available_bytes()))
-                .or_else(|| place_in_the_way(dir)),
+                .or_else(|| self.default_obstacle(dir))
+                .or(obstacle),
             _ => return Ok(Survival::Off),
         };
         let areas = match obstacle {
@@ -123,6 +155,14 @@ impl MountRequest {
     }
 }
 
+/// Returns the refusal of a mount on `dir` that is to survive its daemon.
+fn refusal(dir: &Path, obstacle: &str) -> ExitError {
+    ExitError::mount(format_args!(
+        "{}: mount option 'survive': {obstacle}; leave the option out",
+        dir.display()
+    ))
+}
+
 /// Returns why no daemon could be started again for a mount on `dir`.
 fn place_in_the_way(dir: &Path) -> Option<String> {
     if let Err(reason) = monitor::check_starting_from_memory() {
@@ -130,11 +170,6 @@ fn place_in_the_way(dir: &Path) -> Option<String> {
     }
     if let Err(error) = pidfd_open(getpid(), PidfdFlags::empty()) {
         return Some(format!("the end of a process cannot be waited for: pidfd_open: {error}"));
-    }
-    if initramfs::is_around() {
-        return Some(
-            "this program is in an initramfs, which is deleted once the root filesystem is mounted, so that no other daemon could be started".into(),
-        );
     }
     match needed_files::one_below(dir) {
         Ok(None) => None,

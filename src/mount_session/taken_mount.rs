@@ -40,7 +40,7 @@ pub(super) fn session(
     monitor: Arc<Monitor>,
     name: &str,
 ) -> Result<(Serving, OwnMount), ExitError> {
-    let table = table()?;
+    let table = taken.take_mounts().map_or_else(table, Ok)?;
     let own = if shell.survives() {
         // The monitor knows the mount, and the table does not name it any more while an unmount writes back.
         OwnMount::noted(taken.number, Arc::new(table), monitor, name.into())

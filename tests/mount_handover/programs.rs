@@ -53,7 +53,7 @@ fn send(message: &str) -> String {
 }
 
 /// Protocol of handovers that the programs under test speak.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 
 pub(crate) fn hello(protocol: u32, version: &str) -> String {
     send(&format!(r#"{{"Hello":{{"protocol":{protocol},"version":"{version}"}}}}"#))

@@ -108,7 +108,12 @@ impl MountTable {
         File::open(MOUNTINFO).map(|file| Self(Mutex::new(file)))
     }
 
-    /// Reads all mounts that this process sees, in the order in which they were made.
+    /// Returns the table in `file`, which another process has opened for this one alone.
+    pub fn adopt(file: impl Into<File>) -> Self {
+        Self(Mutex::new(file.into()))
+    }
+
+    /// Reads all mounts of the table, in the order in which they were made.
     ///
     /// # Errors
     ///

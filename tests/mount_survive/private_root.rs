@@ -1,0 +1,67 @@
+//! Daemons that do not find their files where the first one did: in an initramfs.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::harness::{TestVolume, can_mount, stderr};
+use super::{SFS_MOUNT, SurvivingMount};
+
+/// Mounts as an initramfs does, in a mount namespace of its own: the files of the program are deleted, and the volume becomes the root
+/// directory of the system. Then daemons are killed. `$1`: directory of the initramfs, `$2`: image, `$3`: program, `$4`: a name, `$5`: sfs-ctl.
+const INITRAMFS: &str = r#"
+set -e
+mount -t tmpfs -o size=256m initramfs "$1"
+cd "$1"
+mkdir bin dev etc new proc run sys
+touch etc/initrd-release "$4"
+for dir in dev proc sys run; do mount --rbind "/$dir" "$dir"; done
+mount --bind "$2" "$4"
+cp "$3" bin/@sfs-mount
+for file in $(ldd "$3" | grep -o '/[^ ]*'); do mkdir -p ".${file%/*}" && cp -L "$file" ".$file"; done
+chroot . /bin/@sfs-mount "/$4" /new
+umount -l "$4"
+for dir in dev proc sys run; do umount -l "$dir"; done
+rm -rf bin etc lib lib64 usr
+mount --move new .
+cd "$1"
+daemon() {
+    for pid in $(pgrep -f "sfs-mount /$4 /new"); do
+        [ "$(cat "/proc/$pid/comm")" = sfs-monitor ] || echo "$pid"
+    done
+}
+for round in 1 2 3; do
+    before=$(daemon "$@")
+    case "$(tr '\0' ' ' <"/proc/$before/cmdline")" in @sfs-mount* | /bin/@sfs-mount*) ;; *) exit 3 ;; esac
+    kill -KILL "$before"
+    echo "$round" >round
+    [ "$(cat round)" = "$round" ]
+    [ "$(daemon "$@")" != "$before" ]
+done
+# No filesystem of the system stays busy by the daemon's own mount namespace.
+[ "$(cut -d ' ' -f 5 "/proc/$(daemon "$@")/mountinfo" | tr '\n' ' ')" = "/ /dev /proc /run /sys " ]
+if "$5" upgrade "$1" 2>refusal; then exit 4; fi
+grep update-initramfs refusal
+monitor=$(pgrep -f "sfs-mount /$4 /new" | head -n 1)
+cd /
+umount "$1"
+while [ -d "/proc/$monitor" ]; do sleep 0.1; done
+"#;
+
+#[test]
+fn the_daemon_of_an_initramfs_is_started_again_after_its_files_are_deleted() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    // Kernels that do not send requests again are not used for it by default.
+    let Some(asked) = SurvivingMount::new(&volume) else { return };
+    asked.unmount();
+    let name = volume.scratch.path().file_name().expect("a name").to_owned();
+    let mut command = Command::new("unshare");
+    command.args(["-m", "--propagation", "private", "sh", "-c", INITRAMFS, "sh"]);
+    command.arg(&volume.dir).arg(&volume.device).arg(Path::new(SFS_MOUNT)).arg(name);
+    command.arg(env!("CARGO_BIN_EXE_sfs-ctl"));
+    let output = command.output().expect("unshare runs");
+    assert!(output.status.success(), "{}: {}", output.status, stderr(&output));
+    volume.check();
+}
