@@ -12,6 +12,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+fn unhex(golden: &str) -> Vec<u8> {
+    let digits: String = golden.split_whitespace().collect();
+    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal digits");
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
+
 fn expect(what: &str, bytes: &[u8], golden: &str) {
     assert_eq!(hex(bytes), golden.split_whitespace().collect::<String>(), "{what}");
 }
@@ -184,17 +190,11 @@ fn superblock() {
     assert_eq!(newer.next_generation().expect("a next one").unknown, newer.unknown);
 }
 
-fn bytes_of(golden: &str) -> Vec<u8> {
-    let digits: String = golden.split_whitespace().collect();
-    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal digits");
-    (0..digits.len()).step_by(2).map(byte).collect()
-}
-
 /// A superblock of version 1 decodes. Later fields have the values that version 1 implied.
 #[test]
 fn superblock_of_version_1() {
     let mut bytes = [0; BLOCK_SIZE];
-    bytes[..184].copy_from_slice(&bytes_of(SUPERBLOCK_1));
+    bytes[..184].copy_from_slice(&unhex(SUPERBLOCK_1));
     let expected = Superblock { version: 1, generation: 0, tick_shift: 0, ..golden_superblock() };
     assert_eq!(Superblock::decode(&bytes, 4), Ok(expected.clone()));
     let next = expected.next_generation().expect("a next generation");
@@ -304,12 +304,6 @@ fn changes() -> [Change; 6] {
     ]
 }
 
-fn unhex(golden: &str) -> Vec<u8> {
-    let digits: String = golden.split_whitespace().collect();
-    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal digits");
-    (0..digits.len()).step_by(2).map(byte).collect()
-}
-
 /// Version 1 wrote plain changes, which every version reads.
 #[test]
 fn plain_delta() {
@@ -414,7 +408,7 @@ fn inode() {
 
 #[test]
 fn access_list() {
-    let bytes = bytes_of(ACCESS_LIST);
+    let bytes = unhex(ACCESS_LIST);
     let mut list = AccessList::decode(&bytes).expect("a sound list");
     expect("list", &list.encode(), ACCESS_LIST);
     assert_eq!((list.shown(), list.is_mode()), (0o671, false));
