@@ -23,6 +23,7 @@ use prepared::prepare;
 pub use request::MountRequest;
 use sfs_core::read_superblock;
 use sfs_system::mountinfo;
+use survives::RootOfOthers;
 
 use crate::control::ControlClient;
 use crate::exit_error::{self, ExitError};
@@ -156,10 +157,7 @@ fn serve(
     // If the daemon is killed, dirty data of the kernel's cache is lost with it. Only root may set
     // the value.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    let (root, obstacle) = match request.root_of_others(dir)? {
-        Ok(root) => (root, None),
-        Err(obstacle) => (None, Some(obstacle)),
-    };
+    let RootOfOthers { root, obstacle } = request.root_of_others(dir)?;
     let (monitor, mut taken) = match beginning {
         Some(beginning) if request.take_over.as_ref().is_some_and(|over| over.after_death) => {
             let mut taken = beginning.receive()?;

@@ -16,8 +16,7 @@ const LOOKED_UP: [&str; 5] =
 
 /// Returns a file that is needed, and would be below a mount on `dir`, an absolute path without links.
 pub(super) fn one_below(dir: &Path) -> io::Result<Option<PathBuf>> {
-    let maps = fs::read("/proc/self/maps")?;
-    let mut needed = mapped(&String::from_utf8_lossy(&maps));
+    let mut needed = mapped_here()?;
     needed.push(env::current_exe()?);
     needed.extend(LOOKED_UP.map(PathBuf::from));
     Ok(needed.into_iter().find(|path| is_below(dir, path)))
@@ -25,8 +24,7 @@ pub(super) fn one_below(dir: &Path) -> io::Result<Option<PathBuf>> {
 
 /// Returns the libraries of this program, by all names by which a program looks for them.
 pub(super) fn libraries() -> io::Result<Vec<PathBuf>> {
-    let maps = fs::read("/proc/self/maps")?;
-    let (mut found, exe) = (mapped(&String::from_utf8_lossy(&maps)), env::current_exe()?);
+    let (mut found, exe) = (mapped_here()?, env::current_exe()?);
     found.retain(|path| *path != exe && path.is_file());
     found.sort_unstable();
     found.dedup();
@@ -52,6 +50,11 @@ fn names(path: &Path) -> impl Iterator<Item = PathBuf> {
     let loader = path.file_name().filter(|name| name.to_string_lossy().starts_with("ld-"));
     let loaders = loader.into_iter().flat_map(|name| LOADERS.map(|dir| Path::new(dir).join(name)));
     [path.to_owned()].into_iter().chain(short).chain(loaders)
+}
+
+/// Returns the paths of the files that this process has mapped.
+fn mapped_here() -> io::Result<Vec<PathBuf>> {
+    Ok(mapped(&String::from_utf8_lossy(&fs::read("/proc/self/maps")?)))
 }
 
 /// Returns the paths in the content of `/proc/self/maps`.

@@ -37,6 +37,15 @@ pub(super) enum Survival {
     Impossible(String),
 }
 
+/// Root directory of the monitor and of the daemons that follow the first one.
+#[derive(Default)]
+pub(super) struct RootOfOthers {
+    /// `None` if they have that of the first one.
+    pub(super) root: Option<PrivateRoot>,
+    /// Why there is none, although they need one.
+    pub(super) obstacle: Option<String>,
+}
+
 impl Survival {
     pub(super) fn is_on(&self) -> bool {
         matches!(self, Self::Begins(_) | Self::GoesOn)
@@ -61,31 +70,31 @@ impl MountRequest {
         place_in_the_way(dir).map_or(Ok(()), |obstacle| Err(refusal(dir, &obstacle)))
     }
 
-    /// Returns the root directory for the monitor and the daemons that follow this one, if the mount on `dir` may survive this
-    /// process, and the present one is that of an initramfs, whose files are deleted; or why there is none.
+    /// Makes a root directory for the monitor and the daemons that follow this one, if the mount on `dir` may survive this process, and
+    /// the present root is an initramfs, whose files are deleted.
     ///
     /// # Errors
     ///
     /// There is none, and the option `survive` is given.
-    pub(super) fn root_of_others(
-        &self,
-        dir: &Path,
-    ) -> Result<Result<Option<PrivateRoot>, String>, ExitError> {
+    pub(super) fn root_of_others(&self, dir: &Path) -> Result<RootOfOthers, ExitError> {
         let may_survive = || match self.options.survive {
             Some(survives) => survives,
             // Other obstacles are told later.
             None => self.is_by_mount && self.default_obstacle(dir).is_none(),
         };
         if self.take_over.is_some() || !initramfs::is_around() || !may_survive() {
-            return Ok(Ok(None));
+            return Ok(RootOfOthers::default());
         }
         let made = needed_files::libraries().and_then(|files| PrivateRoot::make(dir, &files));
-        let made = made.map(Some).map_err(|error| {
-            format!("the files of the initramfs will be deleted, and cannot be kept: {error}")
-        });
-        match made {
-            Err(obstacle) if self.options.survive == Some(true) => Err(refusal(dir, &obstacle)),
-            made => Ok(made),
+        let error = match made {
+            Ok(root) => return Ok(RootOfOthers { root: Some(root), obstacle: None }),
+            Err(error) => error,
+        };
+        let obstacle =
+            format!("the files of the initramfs will be deleted, and cannot be kept: {error}");
+        match self.options.survive {
+            Some(true) => Err(refusal(dir, &obstacle)),
+            _ => Ok(RootOfOthers { root: None, obstacle: Some(obstacle) }),
         }
     }
 
@@ -98,7 +107,7 @@ impl MountRequest {
             .or_else(|| place_in_the_way(dir))
     }
 
-    /// Returns whether the mount of `opened` on `dir` survives this process. `obstacle` is the reason why there is no
+    /// Returns whether the mount of `opened` on `dir` survives this process. `obstacle` is that of
     /// [`MountRequest::root_of_others`].
     ///
     /// # Errors
@@ -127,10 +136,7 @@ impl MountRequest {
         match areas {
             Ok(areas) => Ok(Survival::Begins(Box::new(areas))),
             Err(obstacle) if self.options.survive.is_none() => Ok(Survival::Impossible(obstacle)),
-            Err(obstacle) => Err(ExitError::mount(format_args!(
-                "{}: mount option 'survive': {obstacle}; leave it out",
-                opened.device.path().display()
-            ))),
+            Err(obstacle) => Err(refusal(opened.device.path(), &obstacle)),
         }
     }
 
@@ -155,11 +161,11 @@ impl MountRequest {
     }
 }
 
-/// Returns the refusal of a mount on `dir` that is to survive its daemon.
-fn refusal(dir: &Path, obstacle: &str) -> ExitError {
+/// Returns the refusal of a mount that is to survive its daemon, because of its directory or device at `path`.
+fn refusal(path: &Path, obstacle: &str) -> ExitError {
+    let path = path.display();
     ExitError::mount(format_args!(
-        "{}: mount option 'survive': {obstacle}; leave the option out",
-        dir.display()
+        "{path}: mount option 'survive': {obstacle}; leave the option out"
     ))
 }
 

@@ -92,6 +92,7 @@ fn a_remount_that_no_daemon_hears_of_ends_the_rest() {
         go_on(&mount);
         assert!(fs::write(&file, "").is_err(), "it is read-only");
         mount_remount(&mount.dir, MountFlags::empty(), "").expect("the kernel remounts");
+        // It is the first change of one round.
         if round == 1 {
             let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-ctl"));
             let output = command.arg("checkpoint").arg(&mount.dir).output().expect("it runs");

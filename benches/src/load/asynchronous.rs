@@ -1,7 +1,7 @@
 //! The rows of asynchronous direct requests, which fio makes by libaio or io_uring.
 //!
-//! The times are fio's own, which exclude its startup and exit, and that of a sync after writes: how much of them waits in a write buffer
-//! is not what is measured.
+//! The times are fio's own, which exclude its startup and exit. A sync after writes counts as well: what still waits in a write buffer
+//! is not written.
 
 use std::fs::File;
 use std::process::Command;
