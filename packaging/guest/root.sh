@@ -35,6 +35,13 @@ root_survives() {
     daemons
 }
 
+# The installed program is on the filesystem that it goes on with.
+root_is_upgraded() {
+    before=$(daemon_of_root)
+    sfs-ctl upgrade / && echo upgraded >/srv/upgraded && sync /srv/upgraded || return 1
+    [ "$(daemon_of_root)" != "$before" ] && daemons
+}
+
 # systemd has had /home checked by sfs-fsck.
 home_was_checked() {
     journalctl -b -o cat -u 'systemd-fsck@*' >/run/fscks
@@ -106,7 +113,10 @@ stage_1() {
     check "fstrim" fstrim /
     case "$(uname -r)" in
     [1-5].* | 6.[0-9].*) ;; # The kernel does not send requests again.
-    *) check "the root filesystem survives its daemon" root_survives ;;
+    *)
+        check "the root filesystem survives its daemon" root_survives
+        check "sfs-ctl upgrade of the root" root_is_upgraded
+        ;;
     esac
     check "kept before a restart" keep restart
     next 2

@@ -16,6 +16,7 @@ use zerocopy::IntoBytes;
 
 use super::private_root::{Outside, PrivateRoot};
 use super::program::{StartSpec, Starter, Successor};
+use super::program_memory::ProgramMemory;
 use crate::exit_error::ExitError;
 use crate::mount;
 
@@ -87,14 +88,20 @@ impl PrivilegedActs {
 
     /// Starts a program that takes the mount over. Returns the socket to it.
     pub(super) fn start_program(&self, which: Successor) -> io::Result<OwnedFd> {
-        let noted = self.noted.get().ok_or(io::ErrorKind::NotFound)?;
-        // The installed program would be read by the thread that has to see the death of the daemon, from the mount of that daemon.
-        if self.outside.is_some() && which != Successor::OwnAfterDeath {
-            return Err(io::Error::other(
-                "the daemon of a root filesystem is that of the initramfs; make the initramfs anew (update-initramfs -u) and restart",
-            ));
+        let number = self.noted.get().ok_or(io::ErrorKind::NotFound)?.number;
+        match which {
+            Successor::Installed => self.starter.try_program(&self.installed()?, number),
+            Successor::Own => self.starter.start_own(number, false),
+            Successor::OwnAfterDeath => self.starter.start_own(number, true),
         }
-        self.starter.start(which, noted.number)
+    }
+
+    /// Reads the program that is installed in the system.
+    fn installed(&self) -> io::Result<ProgramMemory> {
+        match &self.outside {
+            Some(outside) => outside.run_at_root(|| self.starter.installed())?,
+            None => self.starter.installed(),
+        }
     }
 
     /// Ends that program, and waits for its end.

@@ -92,16 +92,32 @@ impl PrivateRoot {
 impl Outside {
     /// Does `act` outside.
     pub(super) fn run<T: Send>(&self, act: impl FnOnce() -> T + Send) -> io::Result<T> {
-        let act = || {
-            unshare(CloneFlags::CLONE_FS)?;
+        aside(|| {
             self.0.enter()?;
             Ok(act())
-        };
-        thread::scope(|scope| {
-            let thread = thread::Builder::new().spawn_scoped(scope, act)?;
-            thread.join().map_err(|_| io::Error::other("a defect in sfs: a panic"))?
         })
     }
+
+    /// Does `act` outside, in the root directory that the system has now.
+    pub(super) fn run_at_root<T: Send>(&self, act: impl FnOnce() -> T + Send) -> io::Result<T> {
+        aside(|| {
+            // To what is mounted on the root of the namespace, last.
+            setns(&self.0.namespace, CloneFlags::CLONE_NEWNS)?;
+            Ok(act())
+        })
+    }
+}
+
+/// Does `act` in a thread that shares its directories with no other.
+fn aside<T: Send>(act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    let act = || {
+        unshare(CloneFlags::CLONE_FS)?;
+        act()
+    };
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, act)?;
+        thread.join().map_err(|_| io::Error::other("a defect in sfs: a panic"))?
+    })
 }
 
 /// Makes a root directory in memory that of this process, which is alone in its mount namespace.

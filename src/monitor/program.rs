@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sfs_system::mountinfo::DeviceNumber;
 
-use super::program_memory::{self, Programs};
+use super::program_memory::{self, ProgramMemory, Programs};
 use super::upgrade::AnswerUpgrade;
 use crate::exit_error::ExitError;
 
@@ -154,18 +154,46 @@ impl Starter {
         Self { spec, ..Self::default() }
     }
 
-    /// Starts the program for the mount `number`. Returns the socket to it.
-    pub(super) fn start(&self, which: Successor, number: DeviceNumber) -> io::Result<OwnedFd> {
-        let after_death = which == Successor::OwnAfterDeath;
+    /// Reads the program that is installed now into memory. The filesystem that has it may be the mount, so nothing is locked here: a
+    /// daemon that dies meanwhile is started again.
+    pub(super) fn installed(&self) -> io::Result<ProgramMemory> {
+        ProgramMemory::read(&self.spec.program)
+    }
+
+    /// Starts the program `installed` for the mount `number`, on trial. Returns the socket to it.
+    pub(super) fn try_program(
+        &self,
+        installed: &ProgramMemory,
+        number: DeviceNumber,
+    ) -> io::Result<OwnedFd> {
+        let mut started = self.started.lock();
+        end(&mut started);
+        self.programs.lock().note_tried(installed)?;
+        let (child, link) = self.spawn(installed, number, false)?;
+        *started = Some(child);
+        Ok(link)
+    }
+
+    /// Starts the program of the mount `number`, which takes over from one that lives or, with `after_death`, from one that has died.
+    /// Returns the socket to it.
+    pub(super) fn start_own(&self, number: DeviceNumber, after_death: bool) -> io::Result<OwnedFd> {
         let mut started = if after_death { self.serving.lock() } else { self.started.lock() };
         end(&mut started);
-        let image = match which {
-            Successor::Installed => self.programs.lock().try_installed(&self.spec.program)?,
-            Successor::Own | Successor::OwnAfterDeath => self.programs.lock().present()?,
-        };
+        let own = self.programs.lock().present()?;
+        let (child, link) = self.spawn(&own, number, after_death)?;
+        *started = Some(child);
+        Ok(link)
+    }
+
+    fn spawn(
+        &self,
+        program: &ProgramMemory,
+        number: DeviceNumber,
+        after_death: bool,
+    ) -> io::Result<(Child, OwnedFd)> {
         let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC);
         let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None)?;
-        let mut command = Command::new(format!("/proc/self/fd/{}", image.as_raw_fd()));
+        let mut command = Command::new(program.path());
         command.arg0(program_memory::name()).args(&self.spec.arguments);
         if after_death {
             // A program of another version may decide by its options.
@@ -178,8 +206,7 @@ impl Starter {
             command.env_clear().env("PATH", PATH).envs(kept_environment());
         }
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-        *started = Some(command.spawn()?);
-        Ok(ours)
+        Ok((command.spawn()?, ours))
     }
 
     /// Makes the installed program that was started last that of the mount. `false` if there was none.

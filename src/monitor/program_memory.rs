@@ -28,30 +28,58 @@ pub(super) fn name() -> &'static str {
     if is_called("@") { NAME_AT_SHUTDOWN } else { NAME }
 }
 
+/// Memory with a whole program, which nobody can change.
+#[derive(Debug)]
+pub(super) struct ProgramMemory(File);
+
+impl ProgramMemory {
+    /// Reads the program that is installed at `path`.
+    pub(super) fn read(path: &Path) -> io::Result<Self> {
+        Self::of(trusted_file::open(path)?)
+    }
+
+    /// Reads `program`. The started program inherits the descriptor: a script is opened by its interpreter.
+    fn of(mut program: File) -> io::Result<Self> {
+        if !program.metadata()?.is_file() || program.metadata()?.len() > LEN_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut memory = executable_memory()?;
+        io::copy(&mut program, &mut memory)?;
+        memory.flush()?;
+        let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        fcntl_add_seals(memory.as_fd(), seals)?;
+        Ok(Self(memory))
+    }
+
+    /// Returns a path from which it is started.
+    pub(super) fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd())
+    }
+}
+
 /// Programs of a mount, besides that of this process.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     /// The program that was started last of those that are installed.
-    tried: Option<File>,
+    tried: Option<ProgramMemory>,
     /// The program of the mount, if an upgrade has changed it.
-    changed: Option<File>,
+    changed: Option<ProgramMemory>,
     /// The program before the last upgrade, until another one takes its place: `Some(None)` is that of this process.
-    before: Option<Option<File>>,
+    before: Option<Option<ProgramMemory>>,
 }
 
 impl Programs {
-    /// Reads the program that is installed at `path`.
-    pub(super) fn try_installed(&mut self, path: &Path) -> io::Result<File> {
-        let image = image(trusted_file::open(path)?)?;
-        self.tried = Some(image.try_clone()?);
-        Ok(image)
+    /// Notes that `installed` is started.
+    pub(super) fn note_tried(&mut self, installed: &ProgramMemory) -> io::Result<()> {
+        self.tried = Some(ProgramMemory(installed.0.try_clone()?));
+        Ok(())
     }
 
     /// Reads the program of the mount.
-    pub(super) fn present(&self) -> io::Result<File> {
-        image(match &self.changed {
+    pub(super) fn present(&self) -> io::Result<ProgramMemory> {
+        ProgramMemory::of(match &self.changed {
             // Each opening has a position of its own.
-            Some(image) => File::open(format!("/proc/self/fd/{}", image.as_raw_fd()))?,
+            Some(program) => File::open(program.path())?,
             None => File::open("/proc/self/exe")?,
         })
     }
@@ -69,20 +97,6 @@ impl Programs {
         self.changed = before;
         true
     }
-}
-
-/// Returns memory with the content of `program`, which nobody can change. The started program inherits the descriptor: a script is
-/// opened by its interpreter.
-fn image(mut program: File) -> io::Result<File> {
-    if !program.metadata()?.is_file() || program.metadata()?.len() > LEN_MAX {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut memory = executable_memory()?;
-    io::copy(&mut program, &mut memory)?;
-    memory.flush()?;
-    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    fcntl_add_seals(memory.as_fd(), seals)?;
-    Ok(memory)
 }
 
 /// Returns empty memory from which a program can be started.
@@ -124,13 +138,13 @@ mod tests {
         let mut programs = Programs::default();
         assert!(!programs.use_tried() && !programs.go_back());
         let content = |programs: &Programs| {
-            let image = programs.present().expect("memory");
-            std::fs::read(format!("/proc/self/fd/{}", image.as_raw_fd())).expect("the memory")
+            std::fs::read(programs.present().expect("memory").path()).expect("the memory")
         };
         let own = std::fs::read("/proc/self/exe").expect("this program");
         for version in [b"first", b"other"] {
             std::fs::write(&path, version).expect("a file");
-            programs.tried = Some(image(File::open(&path).expect("a file")).expect("memory"));
+            let tried = ProgramMemory::of(File::open(&path).expect("a file")).expect("memory");
+            programs.note_tried(&tried).expect("a descriptor");
             assert!(programs.use_tried());
             assert_eq!(content(&programs), version);
         }
@@ -145,12 +159,11 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = scratch.path().join("program");
         std::fs::write(&path, b"first").expect("a file");
-        let image = image(File::open(&path).expect("a file")).expect("memory");
+        let program = ProgramMemory::of(File::open(&path).expect("a file")).expect("memory");
         std::fs::write(&path, b"other").expect("a file");
-        let text = std::fs::read(format!("/proc/self/fd/{}", image.as_raw_fd()));
-        assert_eq!(text.expect("the memory"), b"first");
-        (&image).write_all(b"x").expect_err("nobody can change it");
+        assert_eq!(std::fs::read(program.path()).expect("the memory"), b"first");
+        (&program.0).write_all(b"x").expect_err("nobody can change it");
         let directory = File::open(scratch.path()).expect("a directory");
-        super::image(directory).expect_err("a directory is no program");
+        ProgramMemory::of(directory).expect_err("a directory is no program");
     }
 }

@@ -1,5 +1,6 @@
 //! The process of the monitor.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process;
@@ -97,22 +98,19 @@ fn note_mount(acts: &PrivilegedActs, dir: PathBuf, number: DeviceNumber) -> Resu
 /// Serves requests about the mount, until the program has closed its end of the socket, or makes no sense any more.
 fn serve_mount(socket: &OwnedFd, acts: &Arc<PrivilegedActs>, supervisor: &mut Supervisor) {
     while let Ok(Some((request, descriptor))) = messages::receive(socket) {
-        let mut link = None;
         let done = match request {
             MonitorRequest::Mounted { dir, major, minor } => {
                 note_mount(acts, messages::path(dir), DeviceNumber { major, minor })
             }
-            MonitorRequest::Detach { lazy, force } if supervisor.is_watching() => {
-                match detach_aside(socket, acts, flags(lazy, force)) {
+            MonitorRequest::Detach { .. } | MonitorRequest::StartProgram { .. } => {
+                let acted = match supervisor.is_watching() {
+                    true => act_aside(socket, acts, request),
+                    false => act(socket, acts, &request),
+                };
+                match acted {
                     Ok(()) => continue,
                     Err(error) => Err(ExitError::system(error)),
                 }
-            }
-            MonitorRequest::Detach { lazy, force } => acts.detach(flags(lazy, force)),
-            MonitorRequest::StartProgram { own } => {
-                let which = if own { Successor::Own } else { Successor::Installed };
-                let started = acts.start_program(which).map(|socket| link = Some(socket));
-                started.map_err(ExitError::system)
             }
             MonitorRequest::StopProgram => {
                 acts.stop_program();
@@ -134,11 +132,38 @@ fn serve_mount(socket: &OwnedFd, acts: &Arc<PrivilegedActs>, supervisor: &mut Su
             }
             MonitorRequest::Capabilities { .. } | MonitorRequest::ShutdownFlag { .. } => return,
         };
-        let reply = reply_to(done);
-        if messages::send(socket, &reply, link.as_ref().map(AsFd::as_fd)).is_err() {
+        if messages::send(socket, &reply_to(done), None).is_err() {
             return;
         }
     }
+}
+
+/// Unmounts, or starts a program, and replies.
+fn act(socket: &OwnedFd, acts: &PrivilegedActs, request: &MonitorRequest) -> io::Result<()> {
+    let (done, link) = match request {
+        MonitorRequest::Detach { lazy, force } => (acts.detach(flags(*lazy, *force)), None),
+        MonitorRequest::StartProgram { own } => {
+            let which = if *own { Successor::Own } else { Successor::Installed };
+            match acts.start_program(which) {
+                Ok(link) => (Ok(()), Some(link)),
+                Err(error) => (Err(ExitError::system(error)), None),
+            }
+        }
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    messages::send(socket, &reply_to(done), link.as_ref().map(AsFd::as_fd))
+}
+
+/// Does the same in a thread of its own: an unmount waits for the daemon, and so may reading the installed program, which may be on the
+/// mount. The thread that serves must see the death of the daemon.
+fn act_aside(
+    socket: &OwnedFd,
+    acts: &Arc<PrivilegedActs>,
+    request: MonitorRequest,
+) -> io::Result<()> {
+    let (socket, acts) = (socket.try_clone()?, acts.clone());
+    // A daemon that has died gets no reply; a program that was started for it ends with its socket.
+    thread::Builder::new().spawn(move || act(&socket, &acts, &request)).map(drop)
 }
 
 fn reply_to(done: Result<(), ExitError>) -> MonitorReply {
@@ -146,19 +171,6 @@ fn reply_to(done: Result<(), ExitError>) -> MonitorReply {
         Ok(()) => MonitorReply::Done,
         Err(failure) => MonitorReply::Failed { status: failure.status, line: failure.to_string() },
     }
-}
-
-/// Unmounts in a thread of its own, which replies: an unmount waits for the daemon, whose death this thread must see.
-fn detach_aside(
-    socket: &OwnedFd,
-    acts: &Arc<PrivilegedActs>,
-    flags: MntFlags,
-) -> std::io::Result<()> {
-    let (socket, acts) = (socket.try_clone()?, acts.clone());
-    let detach = move || {
-        let _ = messages::send(&socket, &reply_to(acts.detach(flags)), None);
-    };
-    thread::Builder::new().spawn(detach).map(drop)
 }
 
 fn flags(lazy: bool, force: bool) -> MntFlags {
