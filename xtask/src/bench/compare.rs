@@ -84,9 +84,9 @@ pub(crate) fn run(workspace: &Workspace, options: &CompareOptions) -> Result<()>
     }
     println!("\n{}\n", machine::description());
     println!(
-        "| | before: median (range) | after: median (range) | ratio | CPU us before, after | |"
+        "| | before: median (range) | after: median (range) | ratio | by round: median (middle half) | CPU us before, after | |"
     );
-    println!("|---|---:|---:|---:|---:|---|");
+    println!("|---|---:|---:|---:|---:|---:|---|");
     for ((row, transport), pair) in &pairs {
         println!("{}", Line { row: *row, transport, pair });
     }
@@ -102,11 +102,17 @@ struct Line<'a> {
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (_, title, unit) = ROWS[self.row];
+        let (_, title, unit) = &ROWS[self.row];
         let rates = |samples: &Vec<Sample>| {
-            Spread::of(samples.iter().map(|sample| sample.rate(unit))).unwrap_or_default()
+            Spread::of(samples.iter().map(|sample| sample.rate(*unit))).unwrap_or_default()
         };
         let [before, after] = self.pair.each_ref().map(rates);
+        let [earlier, later] = self.pair;
+        // The machine is more alike within a round than from one to the next.
+        let by_round = earlier
+            .iter()
+            .zip(later)
+            .map(|(earlier, later)| later.rate(*unit) / earlier.rate(*unit));
         let cpu = self
             .pair
             .each_ref()
@@ -116,12 +122,13 @@ impl fmt::Display for Line<'_> {
             (true, true) => "**slower**",
             (true, false) => "faster",
         };
-        let unit = if unit == Unit::Bytes { "MB/s" } else { "calls/s" };
+        let unit = if *unit == Unit::Bytes { "MB/s" } else { "calls/s" };
         write!(
             f,
-            "| {title}, {unit}, {} | {before} | {after} | {:.2} | {:.1}, {:.1} | {verdict} |",
+            "| {title}, {unit}, {} | {before} | {after} | {:.2} | {:.2} | {:.1}, {:.1} | {verdict} |",
             self.transport,
             after.median / before.median,
+            Spread::of_middle(by_round).unwrap_or_default(),
             cpu[0],
             cpu[1],
         )

@@ -23,6 +23,14 @@ impl Spread {
         })
     }
 
+    /// Returns the spread of the middle half of the samples, or `None` without a sample.
+    pub(super) fn of_middle(samples: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut samples: Vec<f64> = samples.collect();
+        samples.sort_by(f64::total_cmp);
+        let quarter = samples.len() / 4;
+        Self::of(samples[quarter..samples.len() - quarter].iter().copied())
+    }
+
     /// Returns the spread of a single sample.
     pub(super) fn one(sample: f64) -> Self {
         Self { low: sample, median: sample, high: sample }
@@ -69,5 +77,8 @@ mod tests {
         let one = Spread::of([3.0].into_iter()).expect("a sample");
         assert_eq!(format!("{one}"), "3");
         assert_eq!(Spread::of([].into_iter()), None);
+        let middle = Spread::of_middle([9.0, 2.0, 3.0, 1.0].into_iter()).expect("samples");
+        assert_eq!(middle, Spread { low: 2.0, median: 2.5, high: 3.0 });
+        assert_eq!(Spread::of_middle([].into_iter()), None);
     }
 }
