@@ -68,12 +68,16 @@ fn mounted_volumes_behave_alike_in_every_data_layout() {
     if !can_mount() {
         return;
     }
-    for data_layout in &DataLayout::ALL[1..] {
-        println!("--layout {}", data_layout.name());
-        for scenario in [content::EVERYTHING, names::EVERYTHING].into_iter().flatten() {
-            run(&TestVolume::placed(SIZE, data_layout.name()), "writeback", *scenario);
+    std::thread::scope(|scope| {
+        for data_layout in &DataLayout::ALL[1..] {
+            scope.spawn(|| {
+                for scenario in [content::EVERYTHING, names::EVERYTHING].into_iter().flatten() {
+                    let volume = TestVolume::placed(SIZE, data_layout.name());
+                    run(&volume, "writeback", *scenario);
+                }
+            });
         }
-    }
+    });
 }
 
 #[test]

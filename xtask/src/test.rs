@@ -40,8 +40,11 @@ pub(crate) const RECOVERY_LOG_MIB: u64 = 1024;
 /// impossible.
 const MOUNT_TESTS: &str = "mounted_";
 
-/// The mount test that takes a minute and does not depend on the transport.
-const MEMORY_TEST: &str = "mounted_volumes_stay_within_their_memory_budget";
+/// The mount tests that take long and do not depend on the transport.
+const OF_ONE_TRANSPORT: [&str; 2] = [
+    "mounted_volumes_stay_within_their_memory_budget",
+    "mounted_volumes_behave_alike_in_every_data_layout",
+];
 
 /// Transports of the mount tests besides the default.
 const TRANSPORTS: [&str; 2] = ["dev", "fuser"];
@@ -172,7 +175,8 @@ fn other_transport(workspace: &Workspace, transport: &str, long: bool, tally: &m
         let cmd = at_length(cargo(workspace), long);
         // With the whole workspace: for one package alone its dependencies would be built again.
         let cmd = cmd.args(["test", "--workspace", "--no-fail-fast", "--test", "mount_*"]);
-        let cmd = cmd.args(["--", MOUNT_TESTS, "--skip", MEMORY_TEST]);
+        let skips = OF_ONE_TRANSPORT.into_iter().flat_map(|test| ["--skip", test]);
+        let cmd = cmd.args(["--", MOUNT_TESTS]).args(skips);
         cargo::test(cmd.env("SFS_TRANSPORT", transport))
     });
 }
