@@ -2,9 +2,10 @@
 //!
 //! Landlock forbids the daemon to unmount and to look at other processes, and no limit of a process can be undone. So the daemon forks
 //! before it reads the volume, and [`Monitor`] asks the other process for the few acts that are left ([`acts`]). The monitor reads
-//! nothing from the volume, opens neither the device nor `/dev/fuse`, and trusts no request: it unmounts only the mount that it was
-//! told of before the daemon limited itself, starts only the program of the mount ([`program`]), and tells no more of other processes
-//! than the acts state. It ends with the daemon, unless the mount survives that ([`supervisor`]).
+//! nothing from the volume, but for the installed program if that is the root filesystem, and opens neither the device nor `/dev/fuse`.
+//! It trusts no request: it unmounts only the mount that it was told of before the daemon limited itself, starts only the program of
+//! the mount ([`program`]), and tells no more of other processes than the acts state. It ends with the daemon, unless the mount
+//! survives that ([`supervisor`]).
 //!
 //! An unmount may take long, so the two kinds of requests have a socket and a thread each. Without a sandbox the daemon does the acts
 //! itself.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, IoSliceMut, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use nix::mount::MntFlags;
@@ -90,17 +90,17 @@ impl PrivilegedActs {
     pub(super) fn start_program(&self, which: Successor) -> io::Result<OwnedFd> {
         let number = self.noted.get().ok_or(io::ErrorKind::NotFound)?.number;
         match which {
-            Successor::Installed => self.starter.try_program(&self.installed()?, number),
+            Successor::Installed => self.starter.try_installed(|path| self.read(path), number),
             Successor::Own => self.starter.start_own(number, false),
             Successor::OwnAfterDeath => self.starter.start_own(number, true),
         }
     }
 
-    /// Reads the program that is installed in the system.
-    fn installed(&self) -> io::Result<ProgramMemory> {
+    /// Reads the program that is installed in the system at `path`.
+    fn read(&self, path: &Path) -> io::Result<ProgramMemory> {
         match &self.outside {
-            Some(outside) => outside.run_at_root(|| self.starter.installed())?,
-            None => self.starter.installed(),
+            Some(outside) => outside.run_at_root(|| ProgramMemory::read(path))?,
+            None => ProgramMemory::read(path),
         }
     }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -147,6 +147,8 @@ pub(crate) struct Starter {
     /// Program that was started after the death of another.
     serving: Mutex<Option<Child>>,
     programs: Mutex<Programs>,
+    /// Held while the installed program is read and started.
+    trial: Mutex<()>,
 }
 
 impl Starter {
@@ -154,22 +156,24 @@ impl Starter {
         Self { spec, ..Self::default() }
     }
 
-    /// Reads the program that is installed now into memory. The filesystem that has it may be the mount, so nothing is locked here: a
-    /// daemon that dies meanwhile is started again.
-    pub(super) fn installed(&self) -> io::Result<ProgramMemory> {
-        ProgramMemory::read(&self.spec.program)
-    }
-
-    /// Starts the program `installed` for the mount `number`, on trial. Returns the socket to it.
-    pub(super) fn try_program(
+    /// Reads the installed program by `read`, and starts it for the mount `number`, on trial. Returns the socket to it. What reads may
+    /// wait for the mount, so it holds up nothing but another trial.
+    ///
+    /// # Errors
+    ///
+    /// `ResourceBusy` during another trial, which may be that of a daemon that has died; errors of the system.
+    pub(super) fn try_installed(
         &self,
-        installed: &ProgramMemory,
+        read: impl FnOnce(&Path) -> io::Result<ProgramMemory>,
         number: DeviceNumber,
     ) -> io::Result<OwnedFd> {
+        let busy = || io::Error::new(io::ErrorKind::ResourceBusy, "another upgrade is under way");
+        let _only = self.trial.try_lock().ok_or_else(busy)?;
+        let installed = read(&self.spec.program)?;
         let mut started = self.started.lock();
         end(&mut started);
-        self.programs.lock().note_tried(installed)?;
-        let (child, link) = self.spawn(installed, number, false)?;
+        self.programs.lock().note_tried(&installed)?;
+        let (child, link) = self.spawn(&installed, number, false)?;
         *started = Some(child);
         Ok(link)
     }

@@ -58,7 +58,13 @@ for delay in 0.00 0.02 0.05; do
     wait $! || true
 done
 echo 3 >/proc/sys/vm/drop_caches
-"$5" upgrade "$1"
+# The program may still be read for a daemon that has died.
+tries=0
+until "$5" upgrade "$1"; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 50 ]
+    sleep 0.1
+done
 rm -r installed/*
 before=$(daemon "$@")
 kill -KILL "$before"
