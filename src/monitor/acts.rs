@@ -104,6 +104,11 @@ impl PrivilegedActs {
         }
     }
 
+    /// Returns whether the programs of the mount live in a root directory of their own.
+    pub(super) fn is_apart(&self) -> bool {
+        self.outside.is_some()
+    }
+
     /// Ends that program, and waits for its end.
     pub(super) fn stop_program(&self) {
         self.starter.end_started();

@@ -23,6 +23,9 @@ use crate::exit_error::ExitError;
 use crate::ready_pipe;
 use crate::sandbox::capabilities;
 
+/// Refusal of a program that would not find the mount from a root directory of its own.
+const APART: &str = "the daemon of a root filesystem that does not survive is that of the initramfs; make the initramfs anew (update-initramfs -u) and restart";
+
 /// Serves the daemon at the other ends of the sockets until it has ended. Does not return.
 pub(super) fn run(
     (mount, questions): (OwnedFd, OwnedFd),
@@ -102,8 +105,14 @@ fn serve_mount(socket: &OwnedFd, acts: &Arc<PrivilegedActs>, supervisor: &mut Su
             MonitorRequest::Mounted { dir, major, minor } => {
                 note_mount(acts, messages::path(dir), DeviceNumber { major, minor })
             }
+            MonitorRequest::StartProgram { .. } if acts.is_apart() && !supervisor.is_watching() => {
+                Err(ExitError::system(APART))
+            }
             MonitorRequest::Detach { .. } | MonitorRequest::StartProgram { .. } => {
-                let acted = match supervisor.is_watching() {
+                let is_detach = matches!(request, MonitorRequest::Detach { .. });
+                // Only the installed program of a root filesystem is read from the mount.
+                let may_wait = supervisor.is_watching() && (is_detach || acts.is_apart());
+                let acted = match may_wait {
                     true => act_aside(socket, acts, request),
                     false => act(socket, acts, &request),
                 };
@@ -154,15 +163,15 @@ fn act(socket: &OwnedFd, acts: &PrivilegedActs, request: &MonitorRequest) -> io:
     messages::send(socket, &reply_to(done), link.as_ref().map(AsFd::as_fd))
 }
 
-/// Does the same in a thread of its own: an unmount waits for the daemon, and so may reading the installed program, which may be on the
-/// mount. The thread that serves must see the death of the daemon.
+/// Does the same in a thread of its own: an unmount waits for the daemon, and so does reading the installed program from the mount. The
+/// thread that serves must see the death of the daemon.
 fn act_aside(
     socket: &OwnedFd,
     acts: &Arc<PrivilegedActs>,
     request: MonitorRequest,
 ) -> io::Result<()> {
     let (socket, acts) = (socket.try_clone()?, acts.clone());
-    // A daemon that has died gets no reply; a program that was started for it ends with its socket.
+    // A daemon that has died gets no reply.
     thread::Builder::new().spawn(move || act(&socket, &acts, &request)).map(drop)
 }
 
