@@ -69,8 +69,7 @@ impl<'a> SurvivingMount<'a> {
     /// Mounts by another copy of the program, in the same way.
     fn by(program: &Path, volume: &'a TestVolume) -> Option<Self> {
         let mount = Self::with_program(program, volume, WAYS[0]);
-        let stat = sfs_ctl_stat(&mount.dir, &["-v"]);
-        if String::from_utf8_lossy(&stat.stdout).contains("does not send requests again") {
+        if !mount.sends_again() {
             println!("skip: the kernel does not send requests again");
             mount.unmount();
             return None;
@@ -86,6 +85,12 @@ impl<'a> SurvivingMount<'a> {
         let output = mount_by(program, volume, options);
         assert!(output.status.success(), "{}", stderr(&output));
         Self { volume, dir: volume.dir.clone() }
+    }
+
+    /// Returns whether the kernel sends requests again.
+    fn sends_again(&self) -> bool {
+        let stat = sfs_ctl_stat(&self.dir, &["-v"]);
+        !String::from_utf8_lossy(&stat.stdout).contains("does not send requests again")
     }
 
     fn daemon(&self) -> Pid {
