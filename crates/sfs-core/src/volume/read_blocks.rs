@@ -126,7 +126,11 @@ impl Volume {
     ) -> Result<Vec<Mapped>> {
         let mut mapped = Vec::with_capacity(wanted.len());
         for part in wanted.chunks(LOOKUP_BLOCKS) {
-            mapped.extend(self.metadata.read_txn(|txn| locate(txn, ino, part, first, blocks))?);
+            let before = mapped.len();
+            self.metadata.read_txn(|txn| {
+                mapped.truncate(before);
+                locate(txn, ino, part, (first, blocks), &mut mapped)
+            })?;
         }
         Ok(mapped)
     }
@@ -290,16 +294,15 @@ fn pieces<'a>(
     pieces
 }
 
-/// Returns the mappings of `wanted` blocks. Blocks without a mapping are filled in here, from the inline item or
-/// with zeros.
+/// Adds the mappings of `wanted` blocks to `mapped`. Blocks without a mapping are filled in here, from the inline item
+/// or with zeros.
 fn locate(
     txn: &Txn<'_>,
     ino: u64,
     wanted: &[u32],
-    first: u32,
-    blocks: &mut [Block],
-) -> std::result::Result<Vec<Mapped>, MetadataError> {
-    let mut mapped = Vec::with_capacity(wanted.len());
+    (first, blocks): (u32, &mut [Block]),
+    mapped: &mut Vec<Mapped>,
+) -> std::result::Result<(), MetadataError> {
     let mut run: Option<(Key, MappingRun)> = None;
     for &block in wanted {
         let key = run_key(ino, block);
@@ -320,5 +323,5 @@ fn locate(
             }
         }
     }
-    Ok(mapped)
+    Ok(())
 }
