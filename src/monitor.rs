@@ -7,8 +7,8 @@
 //! the mount ([`program`]), and tells no more of other processes than the acts state. It ends with the daemon, unless the mount
 //! survives that ([`supervisor`]).
 //!
-//! An unmount may take long, so the two kinds of requests have a socket and a thread each. Without a sandbox the daemon does the acts
-//! itself.
+//! An unmount may take long, so questions have a socket and a thread of their own, and acts that may wait for the daemon have threads
+//! beside the one that sees its end ([`replies`]). Without a sandbox the daemon does the acts itself.
 
 mod acts;
 mod deaths;
@@ -16,6 +16,7 @@ mod messages;
 mod private_root;
 mod program;
 mod program_memory;
+mod replies;
 mod server;
 mod supervisor;
 mod trusted_file;
@@ -40,7 +41,7 @@ use crate::ready_pipe::ReadyPipe;
 use crate::unsafe_calls::{ForkSide, split};
 use acts::PrivilegedActs;
 pub(crate) use acts::SHUTDOWN_FLAG_MAX;
-use messages::{MonitorReply, MonitorRequest};
+use messages::{MonitorReply, MonitorRequest, REQUESTS_MAX};
 pub(crate) use private_root::PrivateRoot;
 pub(crate) use program::{HeldMount, NotHandedOver, StartSpec, Successor, TakeOver};
 pub(crate) use program_memory::check_starting_from_memory;
@@ -51,11 +52,14 @@ use watched_process::WatchedProcess;
 /// longer.
 const PROGRAM_WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// Reason why the monitor is not asked.
+const STILL_BUSY: &str = "the monitor of this mount still does what it was asked for before";
+
 /// Place of the acts that need privileges.
 #[derive(Debug)]
 pub(crate) enum Monitor {
     /// This process.
-    InProcess(PrivilegedActs),
+    InProcess(Box<PrivilegedActs>),
     /// A process of its own.
     Process {
         /// Socket for the mount.
@@ -68,14 +72,14 @@ pub(crate) enum Monitor {
 impl Default for Monitor {
     /// Returns a monitor in this process.
     fn default() -> Self {
-        Self::InProcess(PrivilegedActs::default())
+        Self::InProcess(Box::default())
     }
 }
 
 impl Monitor {
     /// Returns a monitor in this process, that starts a program by `spec`.
     pub(crate) fn in_process(spec: StartSpec) -> Self {
-        Self::InProcess(PrivilegedActs::starting(spec))
+        Self::InProcess(Box::new(PrivilegedActs::starting(spec)))
     }
 
     /// Forks the process of the monitor, in which the call does not return. It lives in `root` if there is one, with the programs that
@@ -146,7 +150,7 @@ impl Monitor {
     /// Starts a program that takes the mount over. Returns the socket to it. A program that was started before is ended.
     pub(crate) fn start_program(&self, which: Successor) -> io::Result<OwnedFd> {
         match self {
-            Self::InProcess(acts) => acts.start_program(which),
+            Self::InProcess(acts) => acts.start_program(which, acts.starter.begin_trial()),
             Self::Process { mount, .. } => {
                 let own = which == Successor::Own;
                 let request = MonitorRequest::StartProgram { own };
@@ -166,7 +170,9 @@ impl Monitor {
     /// It is not known whether the program has ended.
     pub(crate) fn stop_program(&self) -> io::Result<()> {
         match self {
-            Self::InProcess(acts) => acts.stop_program(),
+            Self::InProcess(acts) => {
+                acts.starter.end_trial();
+            }
             Self::Process { mount, .. } => {
                 match mount.lock().ask(&MonitorRequest::StopProgram, Some(PROGRAM_WAIT_MAX))? {
                     (MonitorReply::Done, _) => {}
@@ -264,6 +270,9 @@ impl Monitor {
 }
 
 fn gone(error: &io::Error) -> ExitError {
+    if error.kind() == io::ErrorKind::ResourceBusy {
+        return ExitError::system(format_args!("{error}; use umount(8)"));
+    }
     ExitError::system(format_args!("the monitor of this mount has ended: {error}; use umount(8)"))
 }
 
@@ -296,17 +305,31 @@ impl MountSocket {
         descriptor: Option<BorrowedFd<'_>>,
         wait_max: Option<Duration>,
     ) -> io::Result<(MonitorReply, Option<OwnedFd>)> {
+        while self.owed > 0 && wait_until_readable(&self.socket, Some(Instant::now())).is_ok() {
+            self.receive()?;
+        }
+        if self.owed >= REQUESTS_MAX {
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, STILL_BUSY));
+        }
         let end = wait_max.map(|wait_max| Instant::now() + wait_max);
         messages::send(&self.socket, request, descriptor)?;
         self.owed += 1;
         loop {
             wait_until_readable(&self.socket, end)?;
-            let reply = messages::receive(&self.socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-            self.owed -= 1;
+            let reply = self.receive()?;
             if self.owed == 0 {
                 return Ok(reply);
             }
         }
+    }
+}
+
+impl MountSocket {
+    /// Receives the next reply.
+    fn receive(&mut self) -> io::Result<(MonitorReply, Option<OwnedFd>)> {
+        let reply = messages::receive(&self.socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        self.owed -= 1;
+        Ok(reply)
     }
 }
 
@@ -348,5 +371,19 @@ mod tests {
         messages::send(&theirs, &failed, None).expect("sent");
         let (reply, _) = socket.ask(&MonitorRequest::StopProgram, None).expect("a reply");
         assert!(matches!(reply, MonitorReply::Failed { .. }), "{reply:?}");
+        // The monitor takes no more than it holds.
+        let refusals = (0..=REQUESTS_MAX).map(|_| {
+            let asked = socket.ask(&MonitorRequest::StopProgram, Some(Duration::ZERO)).map(drop);
+            asked.expect_err("nobody answers").kind()
+        });
+        let (last, before) = (io::ErrorKind::ResourceBusy, io::ErrorKind::TimedOut);
+        let expected: Vec<_> = [before; REQUESTS_MAX].into_iter().chain([last]).collect();
+        assert_eq!(refusals.collect::<Vec<_>>(), expected);
+        // Replies that come late make room.
+        for _ in 0..REQUESTS_MAX {
+            messages::send(&theirs, &MonitorReply::Done, None).expect("sent");
+        }
+        let after = socket.ask(&MonitorRequest::StopProgram, soon).map(drop);
+        assert_eq!(after.expect_err("nobody answers").kind(), before);
     }
 }

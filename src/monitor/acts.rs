@@ -15,8 +15,9 @@ use sfs_system::mountinfo::{DeviceNumber, MountTable};
 use zerocopy::IntoBytes;
 
 use super::private_root::{Outside, PrivateRoot};
-use super::program::{StartSpec, Starter, Successor};
+use super::program::{StartSpec, Starter, Successor, Trial};
 use super::program_memory::ProgramMemory;
+use super::replies::UnderWay;
 use crate::exit_error::ExitError;
 use crate::mount;
 
@@ -37,12 +38,14 @@ pub(crate) struct PrivilegedActs {
     processes: Option<File>,
     /// The system, if this process lives in a root directory of its own.
     outside: Option<Outside>,
+    under_way: UnderWay,
 }
 
 impl Default for PrivilegedActs {
     fn default() -> Self {
         let processes = File::open("/proc").ok();
-        Self { noted: OnceLock::new(), starter: Starter::default(), processes, outside: None }
+        let (noted, starter, under_way) = Default::default();
+        Self { noted, starter, processes, outside: None, under_way }
     }
 }
 
@@ -86,14 +89,26 @@ impl PrivilegedActs {
         Ok(Some(outside.run(open)??))
     }
 
-    /// Starts a program that takes the mount over. Returns the socket to it.
-    pub(super) fn start_program(&self, which: Successor) -> io::Result<OwnedFd> {
-        let number = self.noted.get().ok_or(io::ErrorKind::NotFound)?.number;
+    /// Starts a program in `trial` that takes the mount over. Returns the socket to it. Reading the installed program may wait for the
+    /// mount.
+    pub(super) fn start_program(&self, which: Successor, trial: Trial) -> io::Result<OwnedFd> {
+        let number = self.mounted()?;
         match which {
-            Successor::Installed => self.starter.try_installed(|path| self.read(path), number),
-            Successor::Own => self.starter.start_own(number, false),
-            Successor::OwnAfterDeath => self.starter.start_own(number, true),
+            Successor::Installed => {
+                self.starter.try_installed(trial, |path| self.read(path), number)
+            }
+            Successor::Own => self.starter.try_own(trial, number),
         }
+    }
+
+    /// Starts the program of the mount again after it has died. Returns the socket to it.
+    pub(super) fn start_after_death(&self) -> io::Result<OwnedFd> {
+        self.starter.start_after_death(self.mounted()?)
+    }
+
+    /// Returns the number of the mount.
+    fn mounted(&self) -> io::Result<DeviceNumber> {
+        Ok(self.noted.get().ok_or(io::ErrorKind::NotFound)?.number)
     }
 
     /// Reads the program that is installed in the system at `path`.
@@ -104,20 +119,20 @@ impl PrivilegedActs {
         }
     }
 
+    /// Returns the acts that are done in threads of their own.
+    pub(super) fn under_way(&self) -> &UnderWay {
+        &self.under_way
+    }
+
     /// Returns whether the programs of the mount live in a root directory of their own.
     pub(super) fn is_apart(&self) -> bool {
         self.outside.is_some()
     }
 
-    /// Ends that program, and waits for its end.
-    pub(super) fn stop_program(&self) {
-        self.starter.end_started();
-    }
-
     /// Ends the program that was started after a death, and one that was to take over from it. Returns whether the former was killed,
     /// by whomever; `false` if there is none.
     pub(super) fn end_programs(&self) -> bool {
-        self.starter.end_started();
+        self.starter.begin_trial();
         let status = self.starter.end_serving();
         status.and_then(|status| status.signal()) == Some(libc::SIGKILL)
     }

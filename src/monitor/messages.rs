@@ -15,8 +15,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sfs_system::mountinfo::DeviceNumber;
 
+use crate::exit_error::ExitError;
+
 /// Largest number of bytes of a message: a path of `PATH_MAX` bytes, with up to four characters for each.
 const LEN_MAX: usize = 32 << 10;
+
+/// Largest number of requests about the mount without a reply.
+pub(super) const REQUESTS_MAX: usize = 4;
 
 /// Request of the daemon.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,7 +37,7 @@ pub(super) enum MonitorRequest {
     Detach { lazy: bool, force: bool },
     /// Asks to start a program that takes the mount over.
     StartProgram {
-        /// `true` for the program of the monitor, and not the one that is installed now.
+        /// `true` for the program of the mount, and not the one that is installed now.
         own: bool,
     },
     /// Asks to end that program.
@@ -77,6 +82,12 @@ pub(super) enum MonitorReply {
     },
     Capabilities(Option<u64>),
     ShutdownFlag(Result<u32, i32>),
+}
+
+impl MonitorReply {
+    pub(super) fn failed(failure: &ExitError) -> Self {
+        Self::Failed { status: failure.status, line: failure.to_string() }
+    }
 }
 
 /// Sends `value`, with `descriptor`. The other side reads each packet, so a full socket is only a short wait.

@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sfs_system::mountinfo::DeviceNumber;
 
-use super::program_memory::{self, ProgramMemory, Programs};
+use super::program_memory::{self, ProgramMemory, Programs, descriptor_path};
+use super::replies::TRIAL_HAS_ENDED;
 use super::upgrade::AnswerUpgrade;
 use crate::exit_error::ExitError;
 
@@ -69,15 +70,13 @@ impl TakeOver {
     }
 }
 
-/// Program to be started.
+/// Program that is to take over from one that lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Successor {
     /// The program that is installed now.
     Installed,
-    /// The program of this process, which may have been replaced since.
+    /// The program of the mount, whose file may have been replaced since.
     Own,
-    /// The program of this process, after the program of the mount has died.
-    OwnAfterDeath,
 }
 
 /// Mount that is handed over to a program after the death of another.
@@ -138,54 +137,109 @@ impl Default for StartSpec {
     }
 }
 
-/// Starter of programs: one that serves, and one at a time that is about to.
+/// Starter of programs: one that serves, and one at a time that is on trial.
 #[derive(Debug, Default)]
 pub(crate) struct Starter {
     spec: StartSpec,
-    /// Program that is to take over from one that lives.
-    started: Mutex<Option<Child>>,
+    on_trial: Mutex<OnTrial>,
     /// Program that was started after the death of another.
     serving: Mutex<Option<Child>>,
     programs: Mutex<Programs>,
-    /// Held while the installed program is read and started.
-    trial: Mutex<()>,
 }
+
+/// Program that is to take over from one that lives.
+#[derive(Debug, Default)]
+struct OnTrial {
+    /// The trial that was begun last.
+    newest: Trial,
+    program: Option<Child>,
+}
+
+/// One attempt to start a program that takes over from one that lives. It ends when another one begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Trial(u64);
 
 impl Starter {
     pub(super) fn new(spec: StartSpec) -> Self {
         Self { spec, ..Self::default() }
     }
 
-    /// Reads the installed program by `read`, and starts it for the mount `number`, on trial. Returns the socket to it. What reads may
-    /// wait for the mount, so it holds up nothing but another trial.
+    /// Begins a trial, and ends the one before: no program counts as tried.
+    pub(super) fn begin_trial(&self) -> Trial {
+        let trial = self.end_trial();
+        self.programs.lock().forget_tried();
+        trial
+    }
+
+    /// Ends the last trial: its program, for whose end this waits, or its right to start one.
+    pub(super) fn end_trial(&self) -> Trial {
+        let mut on_trial = self.on_trial.lock();
+        end(&mut on_trial.program);
+        on_trial.newest.0 += 1;
+        on_trial.newest
+    }
+
+    /// Reads the installed program by `read`, and starts it for the mount `number`, in `trial`. Returns the socket to it. Reading and
+    /// starting may wait for the mount, without a lock.
     ///
     /// # Errors
     ///
-    /// `ResourceBusy` during another trial, which may be that of a daemon that has died; errors of the system.
+    /// `Interrupted` if the trial has ended meanwhile; errors of the system.
     pub(super) fn try_installed(
         &self,
+        trial: Trial,
         read: impl FnOnce(&Path) -> io::Result<ProgramMemory>,
         number: DeviceNumber,
     ) -> io::Result<OwnedFd> {
-        let busy = || io::Error::new(io::ErrorKind::ResourceBusy, "another upgrade is under way");
-        let _only = self.trial.try_lock().ok_or_else(busy)?;
+        self.check(trial)?;
         let installed = read(&self.spec.program)?;
-        let mut started = self.started.lock();
-        end(&mut started);
-        self.programs.lock().note_tried(&installed)?;
-        let (child, link) = self.spawn(&installed, number, false)?;
-        *started = Some(child);
+        self.start_in(trial, number, &installed, || self.programs.lock().note_tried(&installed))
+    }
+
+    /// Starts the program of the mount `number` in `trial`. Returns the socket to it.
+    ///
+    /// # Errors
+    ///
+    /// `Interrupted` if the trial has ended; errors of the system.
+    pub(super) fn try_own(&self, trial: Trial, number: DeviceNumber) -> io::Result<OwnedFd> {
+        let own = self.programs.lock().present()?;
+        self.start_in(trial, number, &own, || Ok(()))
+    }
+
+    /// Starts `program` in `trial`, unless that has ended, and calls `note_started`.
+    fn start_in(
+        &self,
+        trial: Trial,
+        number: DeviceNumber,
+        program: &ProgramMemory,
+        note_started: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<OwnedFd> {
+        self.check(trial)?;
+        let (child, link) = self.spawn(program, number, false)?;
+        let mut child = Some(child);
+        let mut on_trial = self.on_trial.lock();
+        let noted = if on_trial.newest == trial { note_started() } else { Err(has_ended()) };
+        match noted {
+            Ok(()) => on_trial.program = child,
+            Err(error) => {
+                end(&mut child);
+                return Err(error);
+            }
+        }
         Ok(link)
     }
 
-    /// Starts the program of the mount `number`, which takes over from one that lives or, with `after_death`, from one that has died.
-    /// Returns the socket to it.
-    pub(super) fn start_own(&self, number: DeviceNumber, after_death: bool) -> io::Result<OwnedFd> {
-        let mut started = if after_death { self.serving.lock() } else { self.started.lock() };
-        end(&mut started);
+    fn check(&self, trial: Trial) -> io::Result<()> {
+        if self.on_trial.lock().newest == trial { Ok(()) } else { Err(has_ended()) }
+    }
+
+    /// Starts the program of the mount `number`, which takes over from one that has died. Returns the socket to it.
+    pub(super) fn start_after_death(&self, number: DeviceNumber) -> io::Result<OwnedFd> {
+        let mut serving = self.serving.lock();
+        end(&mut serving);
         let own = self.programs.lock().present()?;
-        let (child, link) = self.spawn(&own, number, after_death)?;
-        *started = Some(child);
+        let (child, link) = self.spawn(&own, number, true)?;
+        *serving = Some(child);
         Ok(link)
     }
 
@@ -197,7 +251,9 @@ impl Starter {
     ) -> io::Result<(Child, OwnedFd)> {
         let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC);
         let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None)?;
-        let mut command = Command::new(program.path());
+        // Another program that is started now may inherit it as well, and can only read it.
+        let inherited = program.inheritable()?;
+        let mut command = Command::new(descriptor_path(&inherited));
         command.arg0(program_memory::name()).args(&self.spec.arguments);
         if after_death {
             // A program of another version may decide by its options.
@@ -240,20 +296,19 @@ impl Starter {
         self.spec.hand_over
     }
 
-    /// Ends the program that is to take over, and waits for its end: from then on it writes nothing.
-    pub(super) fn end_started(&self) {
-        end(&mut self.started.lock());
-    }
-
-    /// Ends the program that was started after a death, in the same way. Returns how it has ended: as it has by itself, if it had
-    /// already.
+    /// Ends the program that was started after a death, and waits for its end: from then on it writes nothing. Returns how it has
+    /// ended: as it has by itself, if it had already.
     pub(super) fn end_serving(&self) -> Option<ExitStatus> {
         end(&mut self.serving.lock())
     }
 }
 
-fn end(started: &mut Option<Child>) -> Option<ExitStatus> {
-    let mut child = started.take()?;
+fn has_ended() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, TRIAL_HAS_ENDED)
+}
+
+fn end(program: &mut Option<Child>) -> Option<ExitStatus> {
+    let mut child = program.take()?;
     let _ = child.kill();
     child.wait().ok()
 }
@@ -266,6 +321,45 @@ fn kept_environment() -> impl Iterator<Item = (&'static str, OsString)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The daemon that asked may have died, or waited long enough, before its program was read.
+    #[test]
+    fn a_trial_that_has_ended_starts_nothing() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (program, ran) = (scratch.path().join("program"), scratch.path().join("ran"));
+        let script = format!("#!/bin/sh\ntouch {}\nexec sleep 60\n", ran.display());
+        std::fs::write(&program, script).expect("a file");
+        let starter = Starter::new(StartSpec { program, ..StartSpec::default() });
+        let number = DeviceNumber { major: 0, minor: 1 };
+        let read = |path: &Path| ProgramMemory::of(std::fs::File::open(path)?);
+        let first = starter.begin_trial();
+        let read_too_long = |path: &Path| {
+            starter.begin_trial();
+            read(path)
+        };
+        let refused = starter.try_installed(first, read_too_long, number).map(drop);
+        assert_eq!(refused.expect_err("it has ended").kind(), io::ErrorKind::Interrupted);
+        let own = starter.try_own(first, number).map(drop);
+        assert_eq!(own.expect_err("it has ended").kind(), io::ErrorKind::Interrupted);
+        assert!(!starter.use_tried(), "nor is it the program of an upgrade");
+        assert!(!ran.exists());
+        let second = starter.begin_trial();
+        let _link = starter.try_installed(second, read, number).expect("it is started");
+        let patience = std::time::Instant::now() + Duration::from_secs(30);
+        while !ran.exists() && std::time::Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(ran.exists());
+        starter.end_trial();
+        assert!(starter.on_trial.lock().program.is_none(), "its program was waited for");
+        assert!(starter.use_tried(), "an upgrade begins when the trial is over");
+        let third = starter.begin_trial();
+        starter.try_installed(third, read, number).expect("it is started");
+        let fourth = starter.begin_trial();
+        let missing = |_: &Path| Err(io::ErrorKind::NotFound.into());
+        starter.try_installed(fourth, missing, number).expect_err("there is none");
+        assert!(!starter.use_tried(), "the program of the third trial was given up");
+    }
 
     #[test]
     fn a_take_over_is_one_argument() {

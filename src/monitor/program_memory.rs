@@ -1,11 +1,11 @@
 //! Programs in memory, from which they are started: the one that serves a mount, those before and after an upgrade.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 
 use super::trusted_file;
@@ -38,29 +38,36 @@ impl ProgramMemory {
         Self::of(trusted_file::open(path)?)
     }
 
-    /// Reads `program`. The started program inherits the descriptor: a script is opened by its interpreter.
-    fn of(mut program: File) -> io::Result<Self> {
-        if !program.metadata()?.is_file() || program.metadata()?.len() > LEN_MAX {
+    /// Reads `program`, which may grow meanwhile.
+    pub(super) fn of(program: File) -> io::Result<Self> {
+        if !program.metadata()?.is_file() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut memory = executable_memory()?;
-        io::copy(&mut program, &mut memory)?;
+        if io::copy(&mut program.take(LEN_MAX + 1), &mut memory)? > LEN_MAX {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the program is too large"));
+        }
         memory.flush()?;
         let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         fcntl_add_seals(memory.as_fd(), seals)?;
         Ok(Self(memory))
     }
 
-    /// Returns a path from which it is started.
-    pub(super) fn path(&self) -> String {
-        format!("/proc/self/fd/{}", self.0.as_raw_fd())
+    /// Returns a descriptor of it that programs inherit: a script is opened by its interpreter.
+    pub(super) fn inheritable(&self) -> io::Result<OwnedFd> {
+        Ok(rustix::fs::open(descriptor_path(&self.0), OFlags::RDONLY, Mode::empty())?)
     }
+}
+
+/// Returns the path of what is open as `descriptor`, in this process and in one that has inherited it.
+pub(super) fn descriptor_path(descriptor: &impl AsRawFd) -> String {
+    format!("/proc/self/fd/{}", descriptor.as_raw_fd())
 }
 
 /// Programs of a mount, besides that of this process.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
-    /// The program that was started last of those that are installed.
+    /// The installed program that was started in the last trial.
     tried: Option<ProgramMemory>,
     /// The program of the mount, if an upgrade has changed it.
     changed: Option<ProgramMemory>,
@@ -69,7 +76,12 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Notes that `installed` is started.
+    /// Forgets the program that was tried.
+    pub(super) fn forget_tried(&mut self) {
+        self.tried = None;
+    }
+
+    /// Notes that `installed` was started.
     pub(super) fn note_tried(&mut self, installed: &ProgramMemory) -> io::Result<()> {
         self.tried = Some(ProgramMemory(installed.0.try_clone()?));
         Ok(())
@@ -79,12 +91,12 @@ impl Programs {
     pub(super) fn present(&self) -> io::Result<ProgramMemory> {
         ProgramMemory::of(match &self.changed {
             // Each opening has a position of its own.
-            Some(program) => File::open(program.path())?,
+            Some(program) => File::open(descriptor_path(&program.0))?,
             None => File::open("/proc/self/exe")?,
         })
     }
 
-    /// Makes the installed program that was read last that of the mount. `false` if there was none.
+    /// Makes the installed program that was tried that of the mount. `false` if there was none.
     pub(super) fn use_tried(&mut self) -> bool {
         let Some(tried) = self.tried.take() else { return false };
         self.before = Some(self.changed.replace(tried));
@@ -101,7 +113,7 @@ impl Programs {
 
 /// Returns empty memory from which a program can be started.
 fn executable_memory() -> rustix::io::Result<File> {
-    let flags = MemfdFlags::ALLOW_SEALING;
+    let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC;
     // Kernels before 6.3 do not know the flag, and need none.
     let memory = match memfd_create(NAME, flags | MemfdFlags::EXEC) {
         Err(Errno::INVAL) => memfd_create(NAME, flags),
@@ -138,7 +150,8 @@ mod tests {
         let mut programs = Programs::default();
         assert!(!programs.use_tried() && !programs.go_back());
         let content = |programs: &Programs| {
-            std::fs::read(programs.present().expect("memory").path()).expect("the memory")
+            std::fs::read(descriptor_path(&programs.present().expect("memory").0))
+                .expect("the memory")
         };
         let own = std::fs::read("/proc/self/exe").expect("this program");
         for version in [b"first", b"other"] {
@@ -161,7 +174,7 @@ mod tests {
         std::fs::write(&path, b"first").expect("a file");
         let program = ProgramMemory::of(File::open(&path).expect("a file")).expect("memory");
         std::fs::write(&path, b"other").expect("a file");
-        assert_eq!(std::fs::read(program.path()).expect("the memory"), b"first");
+        assert_eq!(std::fs::read(descriptor_path(&program.0)).expect("the memory"), b"first");
         (&program.0).write_all(b"x").expect_err("nobody can change it");
         let directory = File::open(scratch.path()).expect("a directory");
         ProgramMemory::of(directory).expect_err("a directory is no program");

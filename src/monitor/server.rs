@@ -1,7 +1,6 @@
 //! The process of the monitor.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use super::acts::{PrivilegedActs, shutdown_flag};
 use super::messages::{self, MonitorReply, MonitorRequest};
 use super::private_root::PrivateRoot;
 use super::program::{StartSpec, Successor};
+use super::replies::Replies;
 use super::supervisor::Supervisor;
 use super::watched_process::WatchedProcess;
 use crate::exit_error::ExitError;
@@ -71,8 +71,8 @@ fn serve(
 ) {
     let of_answers = acts.clone();
     let answering = thread::Builder::new().spawn(move || answer(&questions, &of_answers));
-    match answering {
-        Ok(_) => serve_mount(&mount, acts, supervisor),
+    match answering.and_then(|_| Replies::start(&mount)) {
+        Ok(replies) => serve_mount(&mount, acts, supervisor, replies),
         // The program is started again.
         Err(_) if supervisor.is_watching() => {}
         Err(error) => refuse(&mount, ExitError::system(error)),
@@ -82,7 +82,7 @@ fn serve(
 /// Refuses the first request about the mount: the mount is not made then.
 fn refuse(socket: &OwnedFd, failure: ExitError) {
     if let Ok(Some(_)) = messages::receive::<MonitorRequest>(socket) {
-        let _ = messages::send(socket, &reply_to(Err(failure)), None);
+        let _ = messages::send(socket, &MonitorReply::failed(&failure), None);
     }
 }
 
@@ -99,87 +99,75 @@ fn note_mount(acts: &PrivilegedActs, dir: PathBuf, number: DeviceNumber) -> Resu
 }
 
 /// Serves requests about the mount, until the program has closed its end of the socket, or makes no sense any more.
-fn serve_mount(socket: &OwnedFd, acts: &Arc<PrivilegedActs>, supervisor: &mut Supervisor) {
-    while let Ok(Some((request, descriptor))) = messages::receive(socket) {
-        let done = match request {
-            MonitorRequest::Mounted { dir, major, minor } => {
-                note_mount(acts, messages::path(dir), DeviceNumber { major, minor })
-            }
-            MonitorRequest::StartProgram { .. } if acts.is_apart() && !supervisor.is_watching() => {
-                Err(ExitError::system(APART))
-            }
-            MonitorRequest::Detach { .. } | MonitorRequest::StartProgram { .. } => {
-                let is_detach = matches!(request, MonitorRequest::Detach { .. });
-                // Only the installed program of a root filesystem is read from the mount.
-                let may_wait = supervisor.is_watching() && (is_detach || acts.is_apart());
-                let acted = match may_wait {
-                    true => act_aside(socket, acts, request),
-                    false => act(socket, acts, &request),
-                };
-                match acted {
-                    Ok(()) => continue,
-                    Err(error) => Err(ExitError::system(error)),
-                }
-            }
-            MonitorRequest::StopProgram => {
-                acts.stop_program();
-                Ok(())
-            }
-            MonitorRequest::Hold { state } => {
-                supervisor.hold(state);
-                Ok(())
-            }
-            MonitorRequest::Keep => supervisor.keep(descriptor),
-            MonitorRequest::Watch => supervisor.watch(),
-            MonitorRequest::Release => {
-                supervisor.release();
-                Ok(())
-            }
-            MonitorRequest::Upgrade { from, to, pause_max_secs } => {
-                let pause_max = Duration::from_secs(pause_max_secs);
-                supervisor.plan_upgrade(acts, ((from, to), pause_max), descriptor)
-            }
-            MonitorRequest::Capabilities { .. } | MonitorRequest::ShutdownFlag { .. } => return,
-        };
-        if messages::send(socket, &reply_to(done), None).is_err() {
-            return;
-        }
-    }
-}
-
-/// Unmounts, or starts a program, and replies.
-fn act(socket: &OwnedFd, acts: &PrivilegedActs, request: &MonitorRequest) -> io::Result<()> {
-    let (done, link) = match request {
-        MonitorRequest::Detach { lazy, force } => (acts.detach(flags(*lazy, *force)), None),
-        MonitorRequest::StartProgram { own } => {
-            let which = if *own { Successor::Own } else { Successor::Installed };
-            match acts.start_program(which) {
-                Ok(link) => (Ok(()), Some(link)),
-                Err(error) => (Err(ExitError::system(error)), None),
-            }
-        }
-        _ => return Err(io::ErrorKind::InvalidInput.into()),
-    };
-    messages::send(socket, &reply_to(done), link.as_ref().map(AsFd::as_fd))
-}
-
-/// Does the same in a thread of its own: an unmount waits for the daemon, and so does reading the installed program from the mount. The
-/// thread that serves must see the death of the daemon.
-fn act_aside(
+fn serve_mount(
     socket: &OwnedFd,
     acts: &Arc<PrivilegedActs>,
-    request: MonitorRequest,
-) -> io::Result<()> {
-    let (socket, acts) = (socket.try_clone()?, acts.clone());
-    // A daemon that has died gets no reply.
-    thread::Builder::new().spawn(move || act(&socket, &acts, &request)).map(drop)
+    supervisor: &mut Supervisor,
+    mut replies: Replies,
+) {
+    let mut makes_sense = true;
+    while makes_sense && let Ok(Some((request, descriptor))) = messages::receive(socket) {
+        makes_sense = match request {
+            MonitorRequest::Detach { lazy, force } => {
+                let of_thread = acts.clone();
+                let detach = move || of_thread.detach(flags(lazy, force)).map(|()| None);
+                replies.give_later(acts.under_way(), detach)
+            }
+            MonitorRequest::StartProgram { own } if may_start(acts, supervisor) => {
+                let which = if own { Successor::Own } else { Successor::Installed };
+                let (of_thread, trial) = (acts.clone(), acts.starter.begin_trial());
+                let start = move || {
+                    of_thread.start_program(which, trial).map(Some).map_err(ExitError::system)
+                };
+                replies.give_trial(acts.under_way(), start)
+            }
+            MonitorRequest::StopProgram => {
+                acts.starter.end_trial();
+                replies.end_trial();
+                replies.give(Ok(()))
+            }
+            MonitorRequest::Capabilities { .. } | MonitorRequest::ShutdownFlag { .. } => false,
+            _ => replies.give(note(request, descriptor, acts, supervisor)),
+        };
+    }
+    // A mount that survives may have to wait for the next program.
+    if !supervisor.is_watching() {
+        supervisor.release();
+        replies.finish();
+    }
 }
 
-fn reply_to(done: Result<(), ExitError>) -> MonitorReply {
-    match done {
-        Ok(()) => MonitorReply::Done,
-        Err(failure) => MonitorReply::Failed { status: failure.status, line: failure.to_string() },
+/// Returns whether a program that takes over would find the mount.
+fn may_start(acts: &PrivilegedActs, supervisor: &Supervisor) -> bool {
+    !acts.is_apart() || supervisor.is_watching()
+}
+
+/// Does what a request about the mount asks for, if that takes no time.
+fn note(
+    request: MonitorRequest,
+    descriptor: Option<OwnedFd>,
+    acts: &PrivilegedActs,
+    supervisor: &mut Supervisor,
+) -> Result<(), ExitError> {
+    match request {
+        MonitorRequest::Mounted { dir, major, minor } => {
+            note_mount(acts, messages::path(dir), DeviceNumber { major, minor })?;
+        }
+        MonitorRequest::Hold { state } => supervisor.hold(state),
+        MonitorRequest::Keep => supervisor.keep(descriptor)?,
+        MonitorRequest::Watch => supervisor.watch()?,
+        MonitorRequest::Release => supervisor.release(),
+        MonitorRequest::Upgrade { from, to, pause_max_secs } => {
+            let pause_max = Duration::from_secs(pause_max_secs);
+            supervisor.plan_upgrade(acts, ((from, to), pause_max), descriptor)?;
+        }
+        MonitorRequest::StartProgram { .. } => return Err(ExitError::system(APART)),
+        MonitorRequest::Detach { .. }
+        | MonitorRequest::StopProgram
+        | MonitorRequest::Capabilities { .. }
+        | MonitorRequest::ShutdownFlag { .. } => return Err(ExitError::system("no such request")),
     }
+    Ok(())
 }
 
 fn flags(lazy: bool, force: bool) -> MntFlags {
@@ -225,7 +213,8 @@ mod tests {
         let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None).expect("sockets");
         send(&theirs, b"no JSON", SendFlags::empty()).expect("sent");
         let acts = Arc::new(PrivilegedActs::default());
-        serve_mount(&ours, &acts, &mut supervisor);
+        let replies = Replies::start(&ours).expect("a thread");
+        serve_mount(&ours, &acts, &mut supervisor, replies);
         assert!(daemon.try_wait().expect("a child").is_none(), "it lives");
         assert!(supervisor.end_first());
         assert!(daemon.try_wait().expect("a child").is_some(), "it does not write any more");

@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::acts::PrivilegedActs;
 use super::deaths::{Deaths, SERVED_MIN};
-use super::program::{HeldMount, NotHandedOver, Successor};
+use super::program::{HeldMount, NotHandedOver};
 use super::upgrade::PlannedUpgrade;
 use super::watched_process::WatchedProcess;
 use crate::exit_error::ExitError;
@@ -222,7 +222,7 @@ impl Supervisor {
         let sockets = || socketpair(kind.0, kind.1, kind.2, None).map_err(ExitError::system);
         let (mount, questions) = (sockets()?, sockets()?);
         // The program before is waited for, if it was started here.
-        let link = acts.start_program(Successor::OwnAfterDeath).map_err(ExitError::system)?;
+        let link = acts.start_after_death().map_err(ExitError::system)?;
         let descriptors: io::Result<Vec<_>> =
             self.descriptors.iter().map(|of| of.as_fd().try_clone_to_owned()).collect();
         let descriptors = descriptors.map_err(ExitError::system)?;

@@ -25,11 +25,15 @@ for dir in dev proc sys run; do umount -l "$dir"; done
 rm -rf etc lib lib64 usr ".$6"
 mount --move new .
 cd "$1"
-daemon() {
+processes() {
     for pid in $(pgrep -f "sfs-mount /$4 /new"); do
-        [ "$(cat "/proc/$pid/comm")" = sfs-monitor ] || echo "$pid"
+        case "$(cat "/proc/$pid/comm")" in sfs-monitor) echo "monitor $pid" ;; *) echo "daemon $pid" ;; esac
     done
 }
+daemon() { processes "$@" | sed -n 's/^daemon //p'; }
+monitor() { processes "$@" | sed -n 's/^monitor //p'; }
+# A failure must not keep the namespace, which has the mounts of other tests.
+trap 'kill -KILL $(monitor "$@") $(daemon "$@")' EXIT
 for round in 1 2 3; do
     before=$(daemon "$@")
     case "$(tr '\0' ' ' <"/proc/$before/cmdline")" in @sfs-mount* | "$6"/@sfs-mount*) ;; *) exit 3 ;; esac
@@ -47,30 +51,35 @@ echo nothing >installed/@sfs-mount
 if "$5" upgrade "$1" 2>refusal; then exit 4; fi
 grep 'Exec format error' refusal
 cp "$3" installed/@sfs-mount
+# Its end is never reached by a program, and takes long to read.
+truncate -s 400M installed/@sfs-mount
 sync -f .
-for delay in 0.00 0.02 0.05; do
+monitor=$(monitor "$@")
+hits=0
+for round in 1 2 3; do
     echo 3 >/proc/sys/vm/drop_caches
     "$5" upgrade "$1" &
-    sleep "$delay"
+    tries=0
+    until ls -l "/proc/$monitor/fd" | grep -q "$6/@sfs-mount"; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 1000 ] && kill -0 $! || break
+    done
     kill -KILL $(daemon "$@") || true
-    echo "$delay" >delay
-    [ "$(cat delay)" = "$delay" ]
+    ! ls -l "/proc/$monitor/fd" | grep -q "$6/@sfs-mount" || hits=$((hits + 1))
+    echo "kill $round" >round
+    [ "$(cat round)" = "kill $round" ]
     wait $! || true
 done
+[ "$hits" -ge 1 ]
 echo 3 >/proc/sys/vm/drop_caches
-# The program may still be read for a daemon that has died.
-tries=0
-until "$5" upgrade "$1"; do
-    tries=$((tries + 1))
-    [ "$tries" -lt 50 ]
-    sleep 0.1
-done
+"$5" upgrade "$1"
 rm -r installed/*
 before=$(daemon "$@")
 kill -KILL "$before"
-[ "$(cat delay)" = 0.05 ]
+[ "$(cat round)" = "kill 3" ]
 umount "$6"
-monitor=$(pgrep -f "sfs-mount /$4 /new" | head -n 1)
+monitor=$(monitor "$@")
+trap - EXIT
 cd /
 umount "$1"
 while [ -d "/proc/$monitor" ]; do sleep 0.1; done
