@@ -40,7 +40,7 @@ pub(crate) const RECOVERY_LOG_MIB: u64 = 1024;
 /// impossible.
 const MOUNT_TESTS: &str = "mounted_";
 
-/// The mount tests that take long and do not depend on the transport.
+/// The mount tests that take long and depend little on the transport: a long run has them over each.
 const OF_ONE_TRANSPORT: [&str; 2] = [
     "mounted_volumes_stay_within_their_memory_budget",
     "mounted_volumes_behave_alike_in_every_data_layout",
@@ -175,7 +175,8 @@ fn other_transport(workspace: &Workspace, transport: &str, long: bool, tally: &m
         let cmd = at_length(cargo(workspace), long);
         // With the whole workspace: for one package alone its dependencies would be built again.
         let cmd = cmd.args(["test", "--workspace", "--no-fail-fast", "--test", "mount_*"]);
-        let skips = OF_ONE_TRANSPORT.into_iter().flat_map(|test| ["--skip", test]);
+        let skipped = if long { &[][..] } else { &OF_ONE_TRANSPORT[..] };
+        let skips = skipped.iter().flat_map(|test| ["--skip", test]);
         let cmd = cmd.args(["--", MOUNT_TESTS]).args(skips);
         cargo::test(cmd.env("SFS_TRANSPORT", transport))
     });
