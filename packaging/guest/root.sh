@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs at every boot in a guest whose root filesystem and /home are SFS; see xtask/src/rooted.rs. "guest: cut" asks for a power cut.
-# The guest restarts once, and switches itself off at the end.
+# The guest restarts once, and once more without its kernel if systemd can, and switches itself off at the end.
 
 . /guest/checks
 
@@ -42,11 +42,24 @@ root_is_upgraded() {
     [ "$(daemon_of_root)" != "$before" ] && daemons
 }
 
-# systemd has had /home checked by sfs-fsck.
+# systemd has had /home checked by sfs-fsck, at each start since the kernel's.
 home_was_checked() {
     journalctl -b -o cat -u 'systemd-fsck@*' >/run/fscks
     cat /run/fscks
-    grep -q '^/dev/vdb: clean' /run/fscks
+    case "$stage" in
+    soft) is "$(grep -c '^/dev/vdb: clean' /run/fscks)" 2 ;;
+    *) grep -q '^/dev/vdb: clean' /run/fscks ;;
+    esac
+}
+
+# systemd starts user space anew, without the kernel, since version 254.
+can_restart_softly() {
+    version=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
+    [ "$version" -ge 254 ]
+}
+
+boot_id() {
+    cat /proc/sys/kernel/random/boot_id
 }
 
 # Says why a unit has failed: on a busy host it may have been its time.
@@ -127,6 +140,26 @@ stage_1() {
 stage_2() {
     common
     check "kept over a restart" kept restart
+    if can_restart_softly; then
+        check "kept before a soft restart" keep soft
+        boot_id >/srv/boot-id && sync /srv/boot-id
+        next soft
+        load
+        systemctl soft-reboot
+    else
+        wait_for_cut
+    fi
+}
+
+# The root filesystem and its daemon have stayed, and /home was unmounted and mounted.
+stage_soft() {
+    common
+    check "the kernel goes on" is "$(cat /srv/boot-id)" "$(boot_id)"
+    check "kept over a soft restart" kept restart soft
+    wait_for_cut
+}
+
+wait_for_cut() {
     check "kept before a power cut" keep cut
     next 3
     load
