@@ -10,7 +10,7 @@ use super::log_work::LogWork;
 use super::outlook::Outlook;
 use super::reading_in_order::IdleDefragmentation;
 use super::throttle::WriteBufferMarks;
-use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, is_checkpoint_worthwhile};
+use crate::clean::watermarks::is_checkpoint_worthwhile;
 use crate::clean::{Cleaner, CleaningObserver, Discards, StallDetector};
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, Orphans};
@@ -312,21 +312,12 @@ impl SpaceControl {
             return Ok(true);
         }
         let mut stall = StallDetector::default();
-        let mut room = self.writable_blocks(log);
         let mut has_retried = false;
         loop {
-            let enough = before + WORTHWHILE_SEGMENTS;
-            let has_cleaned = self.clean_until_reclaimable(log, enough, stall.is_stalling())?;
+            let has_cleaned = self.gain_without_checkpoint(log, before, stall.is_stalling())?;
             let can_clean = has_cleaned || self.cleaner.waits_for_checkpoint();
-            let has_released = self.release_drained_segments(log)?;
-            if has_released && clean() > before {
+            if clean() > before {
                 return Ok(true);
-            }
-            // A victim that is more than half full gains a part of a segment. As long as each round gains some, segments become Clean
-            // without a checkpoint, whose nodes would be most of what is written.
-            let room_before = std::mem::replace(&mut room, self.writable_blocks(log));
-            if has_cleaned && has_released && room > room_before {
-                continue;
             }
             // Without room for it, another round may gain some.
             ignore_shortage(self.checkpoint(log, CheckpointReason::Shortage))?;
@@ -372,12 +363,6 @@ impl SpaceControl {
         let metadata = self.metadata.read();
         let all = free_segments(&metadata) * Batch::segment_data_blocks(layout) + heads;
         all.saturating_sub(metadata.tree.dirty_count())
-    }
-
-    /// Returns the number of blocks that can be written without a checkpoint.
-    fn writable_blocks(&self, log: &LogState) -> usize {
-        let clean = self.metadata.read().usage.clean_count();
-        clean * Batch::segment_data_blocks(&self.superblock.layout()) + self.head_room_blocks(log)
     }
 
     /// Returns the room in the open segments of data, in blocks.

@@ -2,15 +2,64 @@
 
 use std::sync::atomic::Ordering;
 
+use super::checkpoint_due;
 use super::control::{SpaceControl, StepResult};
-use crate::clean::watermarks::garbage;
+use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage};
 use crate::clean::{CleaningRound, StallDetector};
 use crate::format::Group;
-use crate::log::LogState;
-use crate::reserves::reclaimable_segments;
+use crate::log::{Batch, LogState};
+use crate::reserves::{ChangesAhead, cleaning_segments, reclaimable_segments};
 use crate::writeback::{CheckpointReason, CommitRequest, Merging, MovedBlock, Shortage, StepError};
 
+/// Largest number of times that a thread that lacks segments cleans and releases before it writes a checkpoint.
+const GAINS_MAX: usize = 8;
+
 impl SpaceControl {
+    /// Cleans and releases until more than `before` segments are Clean, or nothing is gained without a checkpoint. Returns whether
+    /// any segment was cleaned.
+    ///
+    /// A victim that is more than half full gains a part of a segment, so one gain is seldom enough. With a checkpoint after each, its
+    /// nodes would be most of what is written.
+    pub(super) fn gain_without_checkpoint(
+        &self,
+        log: &mut LogState,
+        before: usize,
+        is_stalling: bool,
+    ) -> StepResult<bool> {
+        let enough = before + WORTHWHILE_SEGMENTS;
+        let mut has_cleaned = false;
+        let mut room = self.writable_blocks(log);
+        for _ in 0..GAINS_MAX {
+            let cleans = self.clean_until_reclaimable(log, enough, is_stalling)?;
+            has_cleaned |= cleans;
+            let releases = self.release_drained_segments(log)?;
+            let room_before = std::mem::replace(&mut room, self.writable_blocks(log));
+            let has_gained = cleans && releases && room > room_before;
+            if !has_gained || self.ends_gaining(before) {
+                break;
+            }
+        }
+        Ok(has_cleaned)
+    }
+
+    /// Returns whether more than `before` segments are Clean, or a checkpoint has to come before more is cleaned: the reserve of
+    /// cleaning is not left, or dirty nodes take much of the cache.
+    fn ends_gaining(&self, before: usize) -> bool {
+        let metadata = self.metadata.read();
+        let clean = metadata.usage.clean_count();
+        let reserve = cleaning_segments(&self.superblock.layout(), &metadata, ChangesAhead::NONE);
+        let dirty_nodes = metadata.tree.dirty_count();
+        clean > before
+            || clean < reserve
+            || checkpoint_due::before_change(dirty_nodes, self.limits.cache_bytes).is_some()
+    }
+
+    /// Returns the number of blocks that can be written before anything is released.
+    fn writable_blocks(&self, log: &LogState) -> usize {
+        let clean = self.metadata.read().usage.clean_count();
+        clean * Batch::segment_data_blocks(&self.superblock.layout()) + self.head_room_blocks(log)
+    }
+
     /// Cleans the emptiest segments until a delta can release one or `enough` segments are reclaimable, while there is space
     /// to clean into. Returns whether any segment was cleaned. Once a round gains no room, or from
     /// the first round on with `is_stalling`, rounds merge groups to use the room in open segments.
