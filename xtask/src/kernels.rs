@@ -24,6 +24,9 @@ use crate::{
 /// Test programs that run in the guest, which has the names without the hash of the build.
 const TESTS: [&str; 3] = ["kernel_facts", "pausing", "mount_survive"];
 
+/// Tests of the packages whose programs those tests start: cargo builds the programs of a package with its tests.
+const TESTS_OF_PROGRAMS: [&str; 2] = ["command", "interrupt"];
+
 /// Programs of SFS that the script and the tests start.
 const PROGRAMS: [&str; 5] = ["sfs-mkfs", "sfs-mount", "sfs-umount", "sfs-ctl", "sfs-fsck"];
 
@@ -67,7 +70,8 @@ fn check(workspace: &Workspace) -> Result<StepOutcome> {
 fn test_programs(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     // With the whole workspace, so that nothing is built twice.
     let cmd = cargo(workspace).args(["test", "--quiet", "--workspace", "--no-run"]);
-    let cmd = TESTS.iter().fold(cmd, |cmd, test| cmd.args(["--test", test]));
+    let tests = TESTS.iter().chain(&TESTS_OF_PROGRAMS);
+    let cmd = tests.fold(cmd, |cmd, test| cmd.args(["--test", test]));
     let messages = cmd.arg("--message-format=json").read()?;
     let programs = TESTS.map(|test| {
         let found = messages.lines().find_map(|line| executable(line, test));
