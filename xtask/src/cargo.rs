@@ -1,6 +1,10 @@
 //! Cargo commands, and the test programs that cargo installs.
 
-use std::{env, path::PathBuf};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+};
 
 use anyhow::Result;
 
@@ -8,7 +12,14 @@ use crate::{report::StepOutcome, run::Cmd, workspace::Workspace};
 
 /// Prepares cargo in the repository, with the target directory of this program.
 pub(crate) fn cargo(workspace: &Workspace) -> Cmd {
-    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    in_workspace(workspace, program())
+}
+
+fn program() -> OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn in_workspace(workspace: &Workspace, program: impl AsRef<OsStr>) -> Cmd {
     Cmd::new(program).dir(&workspace.root).env("CARGO_TARGET_DIR", &workspace.target)
 }
 
@@ -32,12 +43,15 @@ pub(crate) fn tool(workspace: &Workspace, tool: Tool) -> Result<PathBuf> {
 
 /// Prepares the installation of a test program, which is built quickly rather than well.
 ///
-/// `--force`: two of them may run at once, and the second would fail at the end because the program is there.
+/// Builds ahead and a test may install the same one at a time. One waits for the other, which would otherwise find the built program
+/// gone while it is linked anew; `--force`, as the second would fail at the end because the program is there.
 pub(crate) fn install(workspace: &Workspace, tool: Tool) -> Cmd {
     let version = ["--version", tool.version, tool.name];
     let profile = ["opt-level=1", "lto=false", "codegen-units=16"];
     let profile = profile.map(|setting| format!("profile.release.{setting}"));
-    cargo(workspace)
+    in_workspace(workspace, "flock")
+        .arg(workspace.target.join("tools-build.lock"))
+        .arg(program())
         .args(["install", "--quiet", "--locked", "--force"])
         .args(version)
         .arg("--root")
