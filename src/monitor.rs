@@ -19,6 +19,7 @@ mod program_memory;
 mod replies;
 mod server;
 mod supervisor;
+mod trial;
 mod trusted_file;
 mod upgrade;
 mod watched_process;
@@ -53,7 +54,7 @@ use watched_process::WatchedProcess;
 const PROGRAM_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Reason why the monitor is not asked.
-const STILL_BUSY: &str = "the monitor of this mount still does what it was asked for before";
+const STILL_BUSY: &str = "earlier requests to the monitor of this mount are not answered yet";
 
 /// Place of the acts that need privileges.
 #[derive(Debug)]
@@ -140,8 +141,8 @@ impl Monitor {
                     Ok((MonitorReply::Failed { status, line }, _)) => {
                         Err(ExitError::with_status(status, line))
                     }
-                    Ok(_) => Err(gone(&io::ErrorKind::InvalidData.into())),
-                    Err(error) => Err(gone(&error)),
+                    Ok(_) => Err(unanswered(&io::ErrorKind::InvalidData.into())),
+                    Err(error) => Err(unanswered(&error)),
                 }
             }
         }
@@ -269,11 +270,14 @@ impl Monitor {
     }
 }
 
-fn gone(error: &io::Error) -> ExitError {
+/// Returns the refusal of an act for which the monitor gave no reply.
+fn unanswered(error: &io::Error) -> ExitError {
     if error.kind() == io::ErrorKind::ResourceBusy {
         return ExitError::system(format_args!("{error}; use umount(8)"));
     }
-    ExitError::system(format_args!("the monitor of this mount has ended: {error}; use umount(8)"))
+    ExitError::system(format_args!(
+        "the monitor of this mount does not answer: {error}; use umount(8)"
+    ))
 }
 
 /// Socket for requests about the mount.
@@ -322,9 +326,7 @@ impl MountSocket {
             }
         }
     }
-}
 
-impl MountSocket {
     /// Receives the next reply.
     fn receive(&mut self) -> io::Result<(MonitorReply, Option<OwnedFd>)> {
         let reply = messages::receive(&self.socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;

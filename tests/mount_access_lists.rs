@@ -10,6 +10,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -202,28 +204,34 @@ fn mounted_modes_show_the_list_that_was_set_last() {
     File::create(&file).expect("a file");
     let end = Instant::now() + Duration::from_millis(700);
     let (mut stale, mut rounds) = (0, 0);
+    let (step, is_set, is_over) = (Barrier::new(3), AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while Instant::now() < end {
-                    let flags = AtFlags::STATX_FORCE_SYNC;
-                    statx(CWD, &file, flags, StatxFlags::BASIC_STATS).expect("the entry exists");
+                while !is_over.load(Ordering::Relaxed) {
+                    while !is_set.load(Ordering::Relaxed) {
+                        let flags = AtFlags::STATX_FORCE_SYNC;
+                        statx(CWD, &file, flags, StatxFlags::BASIC_STATS).expect("it exists");
+                    }
+                    step.wait();
+                    step.wait();
                 }
             });
         }
-        while Instant::now() < end {
+        while !is_over.load(Ordering::Relaxed) {
             let mask = (rounds % 7) as u16 + 1;
             let list =
                 list(&[entry(1, 6, !0), entry(4, 4, !0), entry(16, mask, !0), entry(32, 4, !0)]);
             lsetxattr(&file, ACCESS, &list, XattrFlags::empty()).expect("a list");
-            // The kernel declares attributes valid before it stores the mode of the reply, so one stat(2) beside a reply
-            // to another process may see the mode before.
-            fs::metadata(&file).expect("the entry exists");
-            for _ in 0..3 {
-                let mode = fs::metadata(&file).expect("the entry exists").permissions().mode();
-                stale += u32::from(mode >> 3 & 7 != u32::from(mask));
-            }
+            is_set.store(true, Ordering::Relaxed);
+            // The kernel has taken all replies now. Before, it may declare a mode valid that it has not stored yet.
+            step.wait();
+            let mode = fs::metadata(&file).expect("the entry exists").permissions().mode();
+            stale += u32::from(mode >> 3 & 7 != u32::from(mask));
             rounds += 1;
+            is_set.store(false, Ordering::Relaxed);
+            is_over.store(Instant::now() >= end, Ordering::Relaxed);
+            step.wait();
         }
     });
     assert_eq!(stale, 0, "old modes in {rounds} rounds");

@@ -15,9 +15,10 @@ use sfs_system::mountinfo::{DeviceNumber, MountTable};
 use zerocopy::IntoBytes;
 
 use super::private_root::{Outside, PrivateRoot};
-use super::program::{StartSpec, Starter, Successor, Trial};
+use super::program::{StartSpec, Starter, Successor};
 use super::program_memory::ProgramMemory;
 use super::replies::UnderWay;
+use super::trial::Trial;
 use crate::exit_error::ExitError;
 use crate::mount;
 

@@ -18,7 +18,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sfs_system::mountinfo::DeviceNumber;
 
 use super::program_memory::{self, ProgramMemory, Programs, descriptor_path};
-use super::replies::TRIAL_HAS_ENDED;
+use super::trial::{Trial, Trials, end};
 use super::upgrade::AnswerUpgrade;
 use crate::exit_error::ExitError;
 
@@ -141,23 +141,11 @@ impl Default for StartSpec {
 #[derive(Debug, Default)]
 pub(crate) struct Starter {
     spec: StartSpec,
-    on_trial: Mutex<OnTrial>,
+    trials: Mutex<Trials>,
     /// Program that was started after the death of another.
     serving: Mutex<Option<Child>>,
     programs: Mutex<Programs>,
 }
-
-/// Program that is to take over from one that lives.
-#[derive(Debug, Default)]
-struct OnTrial {
-    /// The trial that was begun last.
-    newest: Trial,
-    program: Option<Child>,
-}
-
-/// One attempt to start a program that takes over from one that lives. It ends when another one begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Trial(u64);
 
 impl Starter {
     pub(super) fn new(spec: StartSpec) -> Self {
@@ -173,10 +161,7 @@ impl Starter {
 
     /// Ends the last trial: its program, for whose end this waits, or its right to start one.
     pub(super) fn end_trial(&self) -> Trial {
-        let mut on_trial = self.on_trial.lock();
-        end(&mut on_trial.program);
-        on_trial.newest.0 += 1;
-        on_trial.newest
+        self.trials.lock().begin()
     }
 
     /// Reads the installed program by `read`, and starts it for the mount `number`, in `trial`. Returns the socket to it. Reading and
@@ -216,21 +201,12 @@ impl Starter {
     ) -> io::Result<OwnedFd> {
         self.check(trial)?;
         let (child, link) = self.spawn(program, number, false)?;
-        let mut child = Some(child);
-        let mut on_trial = self.on_trial.lock();
-        let noted = if on_trial.newest == trial { note_started() } else { Err(has_ended()) };
-        match noted {
-            Ok(()) => on_trial.program = child,
-            Err(error) => {
-                end(&mut child);
-                return Err(error);
-            }
-        }
+        self.trials.lock().take(trial, child, note_started)?;
         Ok(link)
     }
 
     fn check(&self, trial: Trial) -> io::Result<()> {
-        if self.on_trial.lock().newest == trial { Ok(()) } else { Err(has_ended()) }
+        self.trials.lock().check(trial)
     }
 
     /// Starts the program of the mount `number`, which takes over from one that has died. Returns the socket to it.
@@ -303,16 +279,6 @@ impl Starter {
     }
 }
 
-fn has_ended() -> io::Error {
-    io::Error::new(io::ErrorKind::Interrupted, TRIAL_HAS_ENDED)
-}
-
-fn end(program: &mut Option<Child>) -> Option<ExitStatus> {
-    let mut child = program.take()?;
-    let _ = child.kill();
-    child.wait().ok()
-}
-
 /// Returns the variables of this process that the program needs: it must find the same runtime directory.
 fn kept_environment() -> impl Iterator<Item = (&'static str, OsString)> {
     KEPT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
@@ -351,7 +317,7 @@ mod tests {
         }
         assert!(ran.exists());
         starter.end_trial();
-        assert!(starter.on_trial.lock().program.is_none(), "its program was waited for");
+        assert!(!starter.trials.lock().has_program(), "its program was waited for");
         assert!(starter.use_tried(), "an upgrade begins when the trial is over");
         let third = starter.begin_trial();
         starter.try_installed(third, read, number).expect("it is started");

@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 
 use super::messages::{self, MonitorReply, REQUESTS_MAX};
+use super::trial::TRIAL_HAS_ENDED;
 use crate::exit_error::ExitError;
 
 /// Largest number of acts that are under way, those of programs that have ended included.
@@ -17,9 +18,6 @@ const ACTS_MAX: usize = 2 * REQUESTS_MAX;
 
 /// Reason why an act is not done.
 const TOO_MANY: &str = "too many requests to the monitor wait for the daemon";
-
-/// Reason why a program was not started.
-pub(super) const TRIAL_HAS_ENDED: &str = "the upgrade was given up before its program was started";
 
 /// Outcome of a request, with a descriptor if there is one.
 pub(super) type Outcome = Result<Option<OwnedFd>, ExitError>;

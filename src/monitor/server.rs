@@ -105,31 +105,9 @@ fn serve_mount(
     supervisor: &mut Supervisor,
     mut replies: Replies,
 ) {
-    let mut makes_sense = true;
-    while makes_sense && let Ok(Some((request, descriptor))) = messages::receive(socket) {
-        makes_sense = match request {
-            MonitorRequest::Detach { lazy, force } => {
-                let of_thread = acts.clone();
-                let detach = move || of_thread.detach(flags(lazy, force)).map(|()| None);
-                replies.give_later(acts.under_way(), detach)
-            }
-            MonitorRequest::StartProgram { own } if may_start(acts, supervisor) => {
-                let which = if own { Successor::Own } else { Successor::Installed };
-                let (of_thread, trial) = (acts.clone(), acts.starter.begin_trial());
-                let start = move || {
-                    of_thread.start_program(which, trial).map(Some).map_err(ExitError::system)
-                };
-                replies.give_trial(acts.under_way(), start)
-            }
-            MonitorRequest::StopProgram => {
-                acts.starter.end_trial();
-                replies.end_trial();
-                replies.give(Ok(()))
-            }
-            MonitorRequest::Capabilities { .. } | MonitorRequest::ShutdownFlag { .. } => false,
-            _ => replies.give(note(request, descriptor, acts, supervisor)),
-        };
-    }
+    while let Ok(Some((request, descriptor))) = messages::receive(socket)
+        && serve_request(request, descriptor, (acts, supervisor, &mut replies))
+    {}
     // A mount that survives may have to wait for the next program.
     if !supervisor.is_watching() {
         supervisor.release();
@@ -137,37 +115,54 @@ fn serve_mount(
     }
 }
 
-/// Returns whether a program that takes over would find the mount.
-fn may_start(acts: &PrivilegedActs, supervisor: &Supervisor) -> bool {
-    !acts.is_apart() || supervisor.is_watching()
-}
-
-/// Does what a request about the mount asks for, if that takes no time.
-fn note(
+/// Serves one request about the mount. `false` if it makes no sense, or the program does not wait for replies.
+fn serve_request(
     request: MonitorRequest,
     descriptor: Option<OwnedFd>,
-    acts: &PrivilegedActs,
-    supervisor: &mut Supervisor,
-) -> Result<(), ExitError> {
-    match request {
+    (acts, supervisor, replies): (&Arc<PrivilegedActs>, &mut Supervisor, &mut Replies),
+) -> bool {
+    let done = match request {
         MonitorRequest::Mounted { dir, major, minor } => {
-            note_mount(acts, messages::path(dir), DeviceNumber { major, minor })?;
+            note_mount(acts, messages::path(dir), DeviceNumber { major, minor })
         }
-        MonitorRequest::Hold { state } => supervisor.hold(state),
-        MonitorRequest::Keep => supervisor.keep(descriptor)?,
-        MonitorRequest::Watch => supervisor.watch()?,
-        MonitorRequest::Release => supervisor.release(),
+        MonitorRequest::Detach { lazy, force } => {
+            let of_thread = acts.clone();
+            let detach = move || of_thread.detach(flags(lazy, force)).map(|()| None);
+            return replies.give_later(acts.under_way(), detach);
+        }
+        // A program that takes over would not find the mount.
+        MonitorRequest::StartProgram { .. } if acts.is_apart() && !supervisor.is_watching() => {
+            Err(ExitError::system(APART))
+        }
+        MonitorRequest::StartProgram { own } => {
+            let which = if own { Successor::Own } else { Successor::Installed };
+            let (of_thread, trial) = (acts.clone(), acts.starter.begin_trial());
+            let start =
+                move || of_thread.start_program(which, trial).map(Some).map_err(ExitError::system);
+            return replies.give_trial(acts.under_way(), start);
+        }
+        MonitorRequest::StopProgram => {
+            acts.starter.end_trial();
+            replies.end_trial();
+            Ok(())
+        }
+        MonitorRequest::Hold { state } => {
+            supervisor.hold(state);
+            Ok(())
+        }
+        MonitorRequest::Keep => supervisor.keep(descriptor),
+        MonitorRequest::Watch => supervisor.watch(),
+        MonitorRequest::Release => {
+            supervisor.release();
+            Ok(())
+        }
         MonitorRequest::Upgrade { from, to, pause_max_secs } => {
             let pause_max = Duration::from_secs(pause_max_secs);
-            supervisor.plan_upgrade(acts, ((from, to), pause_max), descriptor)?;
+            supervisor.plan_upgrade(acts, ((from, to), pause_max), descriptor)
         }
-        MonitorRequest::StartProgram { .. } => return Err(ExitError::system(APART)),
-        MonitorRequest::Detach { .. }
-        | MonitorRequest::StopProgram
-        | MonitorRequest::Capabilities { .. }
-        | MonitorRequest::ShutdownFlag { .. } => return Err(ExitError::system("no such request")),
-    }
-    Ok(())
+        MonitorRequest::Capabilities { .. } | MonitorRequest::ShutdownFlag { .. } => return false,
+    };
+    replies.give(done)
 }
 
 fn flags(lazy: bool, force: bool) -> MntFlags {

@@ -263,4 +263,20 @@ mod tests {
         let ratio = bytes(0) / bytes(u32::MAX);
         assert!(ratio < 1.15, "{ratio}");
     }
+
+    /// Cleaning gains several segments before it writes a checkpoint. Regression: each gain of a thread that
+    /// lacked segments wrote one, 252 in this run.
+    #[test]
+    fn several_gains_come_before_a_checkpoint() {
+        let job = Job {
+            device_bytes: 64 << 20,
+            segment_bytes: Some(128 << 10),
+            full: 0.97,
+            background_steps: 0,
+            ..job()
+        };
+        let counters = run(&job, 1).counters;
+        assert!(counters.stalls > 100, "{counters:?}");
+        assert!(counters.checkpoints < 60, "{counters:?}");
+    }
 }
