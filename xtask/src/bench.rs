@@ -10,6 +10,7 @@ pub(crate) mod compare;
 pub(crate) mod counts;
 mod medium;
 pub(crate) mod pacing;
+pub(crate) mod pairs;
 pub(crate) mod profile;
 mod spread;
 mod table;

@@ -171,6 +171,8 @@ enum Bench {
     Fuse(bench::FuseBenchOptions),
     /// Run the rows of `fuse` for two builds of SFS that take turns, with the spread of each.
     Compare(bench::compare::CompareOptions),
+    /// Measure what a build or a mount option costs calls for names, in bursts that take turns.
+    Pairs(bench::pairs::PairsOptions),
     /// Count the instructions and system calls of the daemon per call, by perf(1); writes
     /// `docs/benchmarks.md`.
     Counts(bench::counts::CountsOptions),
@@ -242,6 +244,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Bench(Bench::Compare(options)) => {
             return bench::compare::run(&workspace, &options).map(|()| true);
+        }
+        Command::Bench(Bench::Pairs(options)) => {
+            return bench::pairs::run(&workspace, &options).map(|()| true);
         }
         Command::Bench(Bench::Counts(options)) => {
             return bench::counts::run(&workspace, &options).map(|()| true);
