@@ -16,6 +16,7 @@ mod live_block;
 mod observer;
 mod progress;
 mod read_live;
+mod room;
 mod round;
 pub(crate) mod watermarks;
 

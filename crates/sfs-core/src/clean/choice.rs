@@ -5,6 +5,7 @@ use std::cell::Cell;
 use super::excluded::{ExcludedVictims, SegmentGeneration};
 use super::watermarks::{Urgency, urgency};
 use crate::format::{Layout, SegmentState, UsageEntry};
+use crate::log::Batch;
 use crate::metadata::Metadata;
 
 /// Divisor of [`Candidates::dirty_nodes_max`]: while no more nodes than the quotient are dirty, any
@@ -21,13 +22,19 @@ const SEGMENTS_PER_GARBAGE: u32 = 8;
 /// gain.
 const SEGMENTS_PER_LEAST_GARBAGE: u32 = 32;
 
+/// Bounds of a better victim than the emptiest segment, and so of the wait of a thread that lacks segments: it gains at least one of
+/// `GAIN_PARTS` parts as much, and has at most `COST_FACTOR` times as many live blocks and one of `COST_PARTS` parts of a segment more.
+const GAIN_PARTS: usize = 2;
+const COST_FACTOR: usize = 2;
+const COST_PARTS: usize = 8;
+
 /// Rule by which victims are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     /// By the victim policy, which looks ahead.
     Policy,
-    /// The emptiest segments, for a thread that cannot wait.
-    Emptiest,
+    /// For a thread that lacks segments: the emptiest, or a better one that costs little more, while the reserve of cleaning is left.
+    Needed,
     /// The withheld segments of a volume that shrinks.
     Withheld,
     /// The least used segment, if the most used one has had this many erase cycles more.
@@ -86,6 +93,31 @@ impl Candidates<'_> {
         };
         let victim = self.metadata.emptiest_victim(self.layout.segment_blocks, is_fit);
         Chosen { victim, has_waiting: has_waiting.get() }
+    }
+
+    /// Chooses a better victim than `emptiest` for a thread that lacks segments, if both hold data: the victim policy's choice among
+    /// those that cost little more. What dies soon is not moved then. The caller has updated the scores of the
+    /// segments.
+    pub(super) fn better_than(&self, emptiest: u32) -> Option<u32> {
+        let entry = |segment: u32| self.metadata.usage.entry(segment);
+        let holds_data = |segment: u32| entry(segment).data_group().is_some();
+        let segment_data_blocks = Batch::segment_data_blocks(self.layout);
+        let live = |segment: u32| entry(segment).live_blocks as usize;
+        let gain = |segment: u32| segment_data_blocks.saturating_sub(live(segment));
+        let live_max = COST_FACTOR * live(emptiest) + segment_data_blocks / COST_PARTS;
+        let is_fit = |segment: u32| {
+            let generation = self.generation(segment);
+            holds_data(segment)
+                && GAIN_PARTS * gain(segment) >= gain(emptiest)
+                && live(segment) <= live_max
+                && !self.excluded.is_taken(segment)
+                && !self.excluded.contains(&generation)
+                && !self.victims.contains(&generation)
+        };
+        if gain(emptiest) == 0 || !holds_data(emptiest) {
+            return None;
+        }
+        self.metadata.best_victim(self.layout.segment_blocks, is_fit)
     }
 
     /// Chooses a withheld segment that still has live blocks.

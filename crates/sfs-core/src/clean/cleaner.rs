@@ -24,11 +24,9 @@ use crate::format::{NodeHeader, NodePointer, SummaryEntry};
 use crate::health::{Health, OpenSuperblock};
 use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
-use crate::log::{Batch, ChunkReader};
-use crate::metadata::{Metadata, MetadataStore};
-use crate::reserves::{ChangesAhead, DELTA_SEGMENTS, checkpoint_segments, cleaning_segments};
+use crate::log::ChunkReader;
+use crate::metadata::MetadataStore;
 use crate::tree::{NodeNotCached, VerifiedNode};
-use crate::writeback::Reserve;
 use crate::{Error, Result};
 
 /// Divisor of the write buffer: moved blocks may take the quotient.
@@ -191,10 +189,10 @@ impl Cleaner {
         }
     }
 
-    /// Reads a whole round of the emptiest segments, for a thread that lacks segments. The open segments of data have
-    /// `head_room_blocks` of room.
+    /// Reads a whole round for a thread that lacks segments: of the emptiest, or of better ones that cost little more. The open
+    /// segments of data have `head_room_blocks` of room.
     pub(crate) fn read_round(&self, head_room_blocks: usize) -> CleaningRound {
-        self.read_round_of(Choice::Emptiest, head_room_blocks)
+        self.read_round_of(Choice::Needed, head_room_blocks)
     }
 
     /// Reads a round of withheld segments.
@@ -325,7 +323,7 @@ impl Cleaner {
     fn choose_victim(&self, round: &CleaningRound, choice: Choice) -> Option<SegmentGeneration> {
         let mut metadata = self.metadata.write();
         let layout = &self.superblock.layout();
-        if choice == Choice::Policy {
+        if matches!(choice, Choice::Policy | Choice::Needed) {
             metadata.score_segments(layout.segment_blocks);
         }
         let excluded = self.excluded.lock();
@@ -338,7 +336,13 @@ impl Cleaner {
         };
         let Chosen { victim, has_waiting } = match choice {
             Choice::Policy => candidates.best(),
-            Choice::Emptiest => candidates.emptiest(),
+            Choice::Needed => {
+                let emptiest = candidates.emptiest();
+                let better = emptiest.victim.filter(|_| self.has_cleaning_reserve(&metadata));
+                let better = better.and_then(|emptiest| candidates.better_than(emptiest));
+                let better = better.filter(|better| self.fits(round, &metadata, *better));
+                Chosen { victim: better.or(emptiest.victim), ..emptiest }
+            }
             Choice::Withheld => candidates.withheld(),
             Choice::LeastUsed(bound) => candidates.least_used(bound),
         };
@@ -350,27 +354,6 @@ impl Cleaner {
         }
         metadata.note_cleaning(victim.0);
         Some(victim)
-    }
-
-    /// Returns whether the live blocks of `victim` fit beside those of `round`, and leave the reserve of the round.
-    fn fits(&self, round: &CleaningRound, metadata: &Metadata, victim: u32) -> bool {
-        let layout = &self.superblock.layout();
-        let entry = metadata.usage.entry(victim);
-        let live = entry.live_blocks as usize;
-        let data = round.moves.len() + if entry.data_group().is_some() { live } else { 0 };
-        let opened = data
-            .saturating_sub(round.head_room_blocks)
-            .div_ceil(Batch::segment_data_blocks(layout))
-            + DELTA_SEGMENTS;
-        let leaves = ChangesAhead::of_leaves(round.moves.len() + live);
-        let clean = metadata.usage.clean_count();
-        let leaves_reserve = || {
-            let later = metadata.usage.releasable_count() + round.emptied_with(victim, metadata);
-            opened + cleaning_segments(layout, metadata, leaves) <= clean + later
-        };
-        (round.is_empty() || data <= self.moved_blocks_max)
-            && opened + checkpoint_segments(layout, metadata, leaves) <= clean
-            && (round.reserve() == Reserve::Checkpoint || leaves_reserve())
     }
 
     /// Collects live data from the next part of the victim, and makes its live nodes dirty. Returns the number of these

@@ -60,7 +60,7 @@ impl SpaceControl {
         clean * Batch::segment_data_blocks(&self.superblock.layout()) + self.head_room_blocks(log)
     }
 
-    /// Cleans the emptiest segments until a delta can release one or `enough` segments are reclaimable, while there is space
+    /// Cleans until a delta can release one or `enough` segments are reclaimable, while there is space
     /// to clean into. Returns whether any segment was cleaned. Once a round gains no room, or from
     /// the first round on with `is_stalling`, rounds merge groups to use the room in open segments.
     pub(super) fn clean_until_reclaimable(
