@@ -47,9 +47,10 @@ pub(crate) struct RunningGuest {
 impl Guest {
     /// Switches the machine on.
     pub(crate) fn start(&self) -> Result<RunningGuest> {
-        // On a busy host the emulated timer ticks too late for the kernel's check, and units take longer than systemd's 90 s to start.
+        // On a busy host the emulated timer ticks too late for the kernel's check, and units and devices take longer than systemd's 90 s.
         let append = format!(
-            "console=ttyS0 panic=-1 quiet loglevel=3 no_timer_check systemd.default_timeout_start_sec=900 {}",
+            "console=ttyS0 panic=-1 quiet loglevel=3 no_timer_check systemd.default_timeout_start_sec=900 \
+             systemd.default_device_timeout_sec=900 {}",
             self.kernel_arguments
         );
         // With a thread for each processor, the kernel may meet its own breakpoint while it changes its code, and panics (QEMU 7.2).
