@@ -35,7 +35,10 @@ pub use frame::{Content, Manifest, Nonce};
 pub use memory_store::MemoryStore;
 pub use name::{Epoch, ObjectName};
 pub use reader::{read_data, read_newest};
-pub use socket_store::{Connect, Patience, SocketStore, StoreProgram, Trouble};
+pub use socket_store::{
+    Connect, Observer, Patience, SocketStore, StoreCounts, StoreProgram, Trouble, is_store_url,
+    shown_url,
+};
 pub use store::{Object, ObjectStore, Part, PutReply, Stopped};
 pub use takeover::Recovered;
 pub use thinning::Thinning;

@@ -16,11 +16,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::name::ObjectName;
+use crate::error::ObjectError;
+use crate::name::{Epoch, ObjectName};
 use crate::store::{Object, ObjectStore, Part, PutReply, Stopped};
 use crate::store_protocol::{Reply, Request};
+use crate::volume::{Failure as VolumeFailure, OpenError};
 use connection::{Connection, Failure};
-pub use program::StoreProgram;
+pub use program::{StoreProgram, is_store_url, shown_url};
 
 /// Longest time for a reply. The program gives up earlier.
 const REPLY_WAIT: Duration = Duration::from_secs(300);
@@ -51,6 +53,9 @@ impl Patience {
 /// Makes a connection to a program that reaches the store. The program that had the connection before has ended, or has to.
 pub type Connect = dyn Fn() -> io::Result<UnixStream> + Send + Sync;
 
+/// Told what goes wrong when something begins to, and `None` when nothing does any more.
+pub type Observer = dyn Fn(Option<&str>) + Send;
+
 /// An object store that is reached by another process. It is shared by `Arc`.
 pub struct SocketStore {
     connect: Box<Connect>,
@@ -58,6 +63,9 @@ pub struct SocketStore {
     status: Mutex<Status>,
     /// Notified when the store is stopped.
     stopped: Condvar,
+    observer: Mutex<Option<Box<Observer>>>,
+    /// An object that the store has for ever, once the volume is known.
+    witness: Mutex<Option<(ObjectName, Vec<u8>)>>,
 }
 
 struct Status {
@@ -67,6 +75,40 @@ struct Status {
     trouble: Option<Trouble>,
     /// PUTs in a row of which nothing is known, and the time of the first.
     lost_puts: Option<(u32, Instant)>,
+    counts: StoreCounts,
+}
+
+/// Requests that were sent, each attempt for itself, and bytes of objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreCounts {
+    /// Reads of an object, or of a part of one.
+    pub gets: u64,
+    /// Attempts to store an object.
+    pub puts: u64,
+    /// Deletions.
+    pub deletes: u64,
+    /// Bytes of objects in PUTs.
+    pub bytes_up: u64,
+    /// Bytes that were read.
+    pub bytes_down: u64,
+}
+
+impl StoreCounts {
+    fn add(&mut self, (request, body): &(Request, &[u8]), reply: &Reply) {
+        match request {
+            Request::Put(_) => {
+                self.puts += 1;
+                self.bytes_up += body.len() as u64;
+            }
+            Request::Get(_) | Request::GetPart(_) => self.gets += 1,
+            Request::Delete(_) => self.deletes += 1,
+            // Some requests, once for each cache.
+            Request::Probe => {}
+        }
+        if let Reply::Found(bytes) = reply {
+            self.bytes_down += bytes.len() as u64;
+        }
+    }
 }
 
 /// Something that goes wrong at the moment.
@@ -90,9 +132,23 @@ impl SocketStore {
                 patience,
                 trouble: None,
                 lost_puts: None,
+                counts: StoreCounts::default(),
             }),
             stopped: Condvar::new(),
+            observer: Mutex::default(),
+            witness: Mutex::default(),
         }
+    }
+
+    /// Has later connections be used only if they lead to the volume that this one leads to. A directory that was unmounted is another
+    /// one, and what is put there is lost. A store that cannot be opened any more counts as one that does not answer.
+    pub fn remember_volume(&self) -> Result<(), Stopped> {
+        // The first claim is never deleted, and has random bits.
+        let name = ObjectName::Claim(Epoch(1));
+        if let Some(bytes) = self.get(name)? {
+            *self.witness.lock() = Some((name, bytes));
+        }
+        Ok(())
     }
 
     /// Sets how long the store is tried from now on.
@@ -109,6 +165,26 @@ impl SocketStore {
     /// Returns what goes wrong at the moment; after an error, what has led to it.
     pub fn trouble(&self) -> Option<Trouble> {
         self.status.lock().trouble.clone()
+    }
+
+    /// Returns what was sent and received.
+    pub fn counts(&self) -> StoreCounts {
+        self.status.lock().counts
+    }
+
+    /// Calls `observer` from now on when something begins to go wrong, and when nothing does any more.
+    pub fn observe(&self, observer: Box<Observer>) {
+        *self.observer.lock() = Some(observer);
+    }
+
+    /// Returns the reason of an error for the user: what the store has answered, if the error says only that it was given up.
+    pub fn explain(&self, error: &OpenError) -> String {
+        let is_given_up =
+            matches!(error, OpenError::Failure(VolumeFailure::Object(ObjectError::Stopped(_))));
+        match self.trouble().filter(|_| is_given_up) {
+            Some(trouble) => trouble.reason,
+            None => error.to_string(),
+        }
     }
 
     /// Tries whether the first PUT of a name decides its content in this store.
@@ -132,13 +208,20 @@ impl SocketStore {
             return Ok(connection.clone());
         }
         *connection = None;
+        let witness = self.witness.lock().clone();
         let socket = (self.connect)().map_err(|error| {
-            Reply::Unknown(format!(
-                "cannot start the program that reaches the object store: {error}"
-            ))
+            let reason = format!("cannot start the program that reaches the object store: {error}");
+            // What has never started is not waited for.
+            if witness.is_some() { Reply::Unknown(reason) } else { Reply::Refused(reason) }
         })?;
         match Connection::new(socket) {
-            Ok(new) => Ok(connection.insert(Arc::new(new)).clone()),
+            Ok(new) => {
+                if let Some((name, bytes)) = witness {
+                    self.check_volume(&new, name, bytes)?;
+                }
+                Ok(connection.insert(Arc::new(new)).clone())
+            }
+            Err(Failure::Refused(reason)) if witness.is_some() => Err(Reply::Unknown(reason)),
             Err(Failure::Refused(reason)) => Err(Reply::Refused(reason)),
             Err(Failure::Broken(error)) => Err(Reply::Unknown(format!(
                 "the program that reaches the object store cannot be used: {error}"
@@ -146,25 +229,51 @@ impl SocketStore {
         }
     }
 
+    /// Checks that a connection leads to the store with the object `name`.
+    fn check_volume(
+        &self,
+        connection: &Connection,
+        name: ObjectName,
+        bytes: Vec<u8>,
+    ) -> Result<(), Reply> {
+        let is_stopped = || self.status.lock().is_stopped;
+        let asked = [(Request::Get(name), &[][..])];
+        match connection.exchange(&asked, Instant::now() + REPLY_WAIT, is_stopped).pop() {
+            Some(Reply::Found(found)) if found == bytes => Ok(()),
+            Some(reply @ (Reply::Unknown(_) | Reply::Refused(_))) => Err(reply),
+            _ => Err(Reply::Unknown("the volume is not in the object store any more".into())),
+        }
+    }
+
     /// Sends each request once, and returns their replies.
     fn attempt(&self, requests: &[(Request, &[u8])]) -> Result<Vec<Reply>, Stopped> {
         let is_stopped = || self.status.lock().is_stopped;
-        let replies = match self.connected() {
+        let (replies, are_sent) = match self.connected() {
             Ok(connection) => {
-                connection.exchange(requests, Instant::now() + REPLY_WAIT, is_stopped)
+                let deadline = Instant::now() + REPLY_WAIT;
+                (connection.exchange(requests, deadline, is_stopped), true)
             }
-            Err(reply) => vec![reply; requests.len()],
+            Err(reply) => (vec![reply; requests.len()], false),
         };
         let mut status = self.status.lock();
+        if are_sent {
+            requests.iter().zip(&replies).for_each(|(sent, got)| status.counts.add(sent, got));
+        }
         let reason = replies.iter().find_map(|reply| match reply {
             Reply::Unknown(reason) | Reply::Refused(reason) => Some(reason.clone()),
             _ => None,
         });
+        let change = (status.trouble.is_some() != reason.is_some()).then(|| reason.clone());
         status.trouble = reason.map(|reason| {
             let since = status.trouble.as_ref().map_or_else(Instant::now, |before| before.since);
             Trouble { reason, since }
         });
-        if status.is_stopped { Err(Stopped) } else { Ok(replies) }
+        let is_stopped = status.is_stopped;
+        drop(status);
+        if let (Some(change), Some(observer)) = (change, &*self.observer.lock()) {
+            observer(change.as_deref());
+        }
+        if is_stopped { Err(Stopped) } else { Ok(replies) }
     }
 
     /// Sends requests until each has a useful reply.

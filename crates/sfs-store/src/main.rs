@@ -3,13 +3,17 @@
 //! The programs of SFS start it; it is of no use at a terminal. It has what they do not want in their processes: a runtime, TLS, credentials, and the
 //! libraries of cloud providers. `sfs_object::store_protocol` has the protocol.
 //!
-//! * `url` finds the store of a URL, with credentials from the usual environment and files;
+//! * `url` finds the store of a URL, with credentials from the usual environment and files; `directory` sees when that of a `file:` URL is
+//!   replaced;
 //! * `operations` does the work of requests, and `outcome` says what is known after a failure;
+//! * `confinement` gives up what no store needs;
 //! * `probe` tries whether the store honours the condition that the protocol needs;
 //! * `server` serves the socket.
 #![forbid(unsafe_code)]
 
 mod aws_files;
+mod confinement;
+mod directory;
 mod http_reply;
 mod operations;
 mod outcome;
@@ -31,11 +35,14 @@ fn main() -> ExitCode {
         println!("sfs-store {}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }
+    let url = argument.to_string_lossy();
+    // Before there are threads.
+    confinement::enter(&url);
     let socket = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     let socket = socket.and_then(|socket| socket.peer_addr().map(|_| socket));
     let result = socket
         .map_err(|_| std::io::Error::other("standard input is not the socket of a program of SFS"))
-        .and_then(|socket| server::run(socket, &argument.to_string_lossy()));
+        .and_then(|socket| server::run(socket, &url));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -4,24 +4,49 @@ use std::sync::Arc;
 
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
-use sfs_object::store_protocol::{Reply, Request};
+use sfs_object::store_protocol::{BODY_LEN_MAX, Reply, Request};
 use sfs_object::{ObjectName, Part};
 
+use crate::directory::Directory;
 use crate::http_reply::observed;
 use crate::{outcome, probe};
+
+/// Largest number of bytes of an object that is no manifest: more than 16 MiB of pieces with their records, and a region.
+const SMALL_LEN_MAX: u64 = 64 << 20;
+
+/// Returns the largest number of bytes that an object of this name may have.
+fn len_max(name: ObjectName) -> u64 {
+    if matches!(name, ObjectName::Manifest(..)) { BODY_LEN_MAX } else { SMALL_LEN_MAX }
+}
 
 /// An object store, and the prefix of the names of one volume.
 pub(crate) struct Store {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) prefix: Path,
+    /// The directory that the store is in, if it is one.
+    pub(crate) directory: Option<Directory>,
 }
 
 impl Store {
-    /// Does what a request asks for.
-    pub(crate) async fn answer(&self, request: Request, body: Vec<u8>) -> Reply {
+    /// Does what a request asks for. Returns `None` if the directory of the store was replaced: nobody knows what was done where.
+    pub(crate) async fn answer(&self, request: Request, body: Vec<u8>) -> Option<Reply> {
+        if !self.is_there() {
+            return None;
+        }
+        let reply = self.answer_now(request, body).await;
+        self.is_there().then_some(reply)
+    }
+
+    fn is_there(&self) -> bool {
+        self.directory.as_ref().is_none_or(Directory::is_there)
+    }
+
+    async fn answer_now(&self, request: Request, body: Vec<u8>) -> Reply {
         match request {
             Request::Put(name) => self.put(&self.path(name), body).await,
-            Request::Get(name) => self.get(&self.path(name)).await,
+            Request::Get(name) => {
+                self.read(&self.path(name), GetOptions::default(), len_max(name)).await
+            }
             Request::GetPart(part) => self.get_part(part).await,
             Request::Delete(name) => self.delete(&self.path(name)).await,
             Request::Probe => probe::probe(self).await,
@@ -48,13 +73,21 @@ impl Store {
 
     /// Reads an object.
     pub(crate) async fn get(&self, path: &Path) -> Reply {
-        self.read(path, GetOptions::default()).await
+        self.read(path, GetOptions::default(), SMALL_LEN_MAX).await
     }
 
-    async fn read(&self, path: &Path, options: GetOptions) -> Reply {
-        let read = async { self.store.get_opts(path, options).await?.bytes().await };
+    /// Reads at most `len_max` bytes: others may have put anything there.
+    async fn read(&self, path: &Path, options: GetOptions, len_max: u64) -> Reply {
+        let read = async {
+            let found = self.store.get_opts(path, options).await?;
+            let len = found.range.end.saturating_sub(found.range.start);
+            if len > len_max { Ok(None) } else { found.bytes().await.map(Some) }
+        };
         match observed(read).await {
-            (Ok(bytes), _) => Reply::Found(bytes.into()),
+            (Ok(Some(bytes)), _) if bytes.len() as u64 <= len_max => Reply::Found(bytes.into()),
+            (Ok(_), _) => Reply::Refused(format!(
+                "{path} is larger than any object of a volume: it was not written by SFS"
+            )),
             (Err(error), http) => outcome::of_access(&error, &http),
         }
     }
@@ -64,7 +97,7 @@ impl Store {
         let end = part.offset.saturating_add(part.len);
         if part.len > 0 {
             let range = GetRange::Bounded(part.offset..end);
-            let reply = self.read(&path, GetOptions::new().with_range(Some(range))).await;
+            let reply = self.read(&path, GetOptions::new().with_range(Some(range)), part.len).await;
             if !matches!(reply, Reply::Unknown(_) | Reply::Refused(_)) {
                 return reply;
             }

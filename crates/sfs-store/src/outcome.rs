@@ -104,7 +104,8 @@ pub(crate) fn text(error: &Error) -> String {
         _ => innermost(error).map_or(whole, ToString::to_string),
     };
     let line = text.lines().next().unwrap_or_default();
-    format!("the object store: {}", line.chars().take(300).collect::<String>())
+    let printable = line.chars().filter(|char| !char.is_control()).take(300);
+    format!("the object store: {}", printable.collect::<String>())
 }
 
 #[cfg(test)]

@@ -64,8 +64,12 @@ async fn serve(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf, url: &str)
         tokio::spawn(async move {
             let reply = tokio::time::timeout(REQUEST_WAIT, store.answer(request, body)).await;
             let late = |_| Reply::Unknown(format!("no answer within {} s", REQUEST_WAIT.as_secs()));
-            // The other end may be closed meanwhile.
-            let _ = replies.send((number, reply.unwrap_or_else(late)));
+            match reply.map_err(late) {
+                // The other end may be closed meanwhile.
+                Ok(Some(reply)) | Err(reply) => drop(replies.send((number, reply))),
+                // The other end looks for the store again by another process.
+                Ok(None) => std::process::exit(1),
+            }
             drop((turn, room));
         });
     }

@@ -9,9 +9,11 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
+use sfs_object::shown_url;
 use url::Url;
 
 use crate::aws_files;
+use crate::directory::Directory;
 use crate::http_reply::ObservedConnector;
 use crate::operations::Store;
 use crate::outcome::text;
@@ -25,7 +27,7 @@ const HTTP_WAIT: &str = "180 seconds";
 ///
 /// A line for the user.
 pub(crate) fn store_at(argument: &str) -> Result<Store, String> {
-    let wrong = |why: &str| format!("{}: {why}", without_secrets(argument));
+    let wrong = |why: &str| format!("{}: {why}", shown_url(argument));
     let url = Url::parse(argument).map_err(|error| wrong(&error.to_string()))?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
         return Err(wrong(
@@ -47,9 +49,11 @@ pub(crate) fn store_at(argument: &str) -> Result<Store, String> {
             if !dir.is_dir() {
                 return Err(wrong("there is no such directory"));
             }
+            let directory = Directory::open(&dir).map_err(|error| wrong(&error.to_string()))?;
             let store = LocalFileSystem::new_with_prefix(dir).map_err(|error| text(&error))?;
             let store = Arc::new(store.with_fsync(true));
-            return Ok(Store { store, prefix: Path::default() });
+            let directory = Some(directory);
+            return Ok(Store { store, prefix: Path::default(), directory });
         }
         "s3" => s3(&needs_bucket()?),
         "az" => azure(&needs_bucket()?),
@@ -60,16 +64,8 @@ pub(crate) fn store_at(argument: &str) -> Result<Store, String> {
             )));
         }
     };
-    Ok(Store { store: store.map_err(|error| wrong(&text(&error)))?, prefix: prefix()? })
-}
-
-/// Returns a URL without the part before `@` and the query.
-fn without_secrets(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://...@{rest}"),
-        _ => url.to_owned(),
-    }
+    let store = store.map_err(|error| wrong(&text(&error)))?;
+    Ok(Store { store, prefix: prefix()?, directory: None })
 }
 
 /// Returns no retries: they would hide that nothing is known of the first attempt. The other end of the socket repeats what may be repeated.

@@ -3,6 +3,7 @@
 #[expect(dead_code, reason = "every test program uses a part of the module")]
 mod server;
 
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -132,22 +133,29 @@ fn a_store_that_cannot_be_used_is_given_up_with_a_reason() {
     assert_eq!(store.probe(), Err(reason));
     assert!(begin.elapsed() < Duration::from_secs(2), "what is refused is not tried again");
 
-    let missing = SocketStore::new(
-        Box::new(|| Err(std::io::Error::other("no such program"))),
+    let missing = || Err(std::io::Error::other("no such program"));
+    let missing = SocketStore::new(Box::new(missing), SHORT);
+    assert!(missing.get(object(1, 1, 1).name).is_err());
+    let reason = missing.trouble().expect("a reason").reason;
+    assert!(reason.ends_with("no such program"), "{reason}");
+    assert!(begin.elapsed() < Duration::from_secs(2), "what has never started is not tried again");
+
+    let ended = SocketStore::new(
+        Box::new(|| UnixStream::pair().map(|(ours, _)| ours)),
         Patience { unreachable: Some(Duration::from_millis(300)), ..SHORT },
     );
     // Whoever decides a name repeats what is unknown.
-    let replies = std::iter::repeat_with(|| missing.put_all(&[object(1, 1, 1)])).take(50);
+    let replies = std::iter::repeat_with(|| ended.put_all(&[object(1, 1, 1)])).take(50);
     let replies = replies.take_while(|reply| reply.is_ok()).collect::<Vec<_>>();
     assert!((1..50).contains(&replies.len()), "{}", replies.len());
     assert!(replies.iter().all(|reply| *reply == Ok(vec![PutReply::Unknown])));
-    let reason = missing.trouble().expect("a reason").reason;
-    assert!(reason.ends_with("no such program"), "{reason}");
+    let reason = ended.trouble().expect("a reason").reason;
+    assert!(reason.contains("cannot be used"), "{reason}");
 }
 
 #[test]
 fn a_stop_ends_a_wait() {
-    let connect = || Err(std::io::Error::other("no such program"));
+    let connect = || UnixStream::pair().map(|(ours, _)| ours);
     let store = Arc::new(SocketStore::new(Box::new(connect), Patience::OF_MOUNTS));
     let of_thread = store.clone();
     let waiting = thread::spawn(move || of_thread.get(object(1, 1, 1).name));
