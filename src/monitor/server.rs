@@ -1,6 +1,6 @@
 //! The process of the monitor.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
@@ -126,7 +126,9 @@ fn serve_mount(
                 replies.end_trial();
                 replies.give(Ok(()))
             }
-            MonitorRequest::Capabilities { .. } | MonitorRequest::ShutdownFlag { .. } => false,
+            MonitorRequest::Capabilities { .. }
+            | MonitorRequest::ShutdownFlag { .. }
+            | MonitorRequest::StartStore => false,
             _ => replies.give(note(request, descriptor, acts, supervisor)),
         };
     }
@@ -165,7 +167,8 @@ fn note(
         MonitorRequest::Detach { .. }
         | MonitorRequest::StopProgram
         | MonitorRequest::Capabilities { .. }
-        | MonitorRequest::ShutdownFlag { .. } => return Err(ExitError::system("no such request")),
+        | MonitorRequest::ShutdownFlag { .. }
+        | MonitorRequest::StartStore => return Err(ExitError::system("no such request")),
     }
     Ok(())
 }
@@ -177,7 +180,7 @@ fn flags(lazy: bool, force: bool) -> MntFlags {
     flags
 }
 
-/// Answers questions about processes.
+/// Answers questions about processes, and starts the program that reaches the object store.
 fn answer(socket: &OwnedFd, acts: &PrivilegedActs) {
     while let Ok(Some((request, _))) = messages::receive(socket) {
         let reply = match request {
@@ -187,6 +190,15 @@ fn answer(socket: &OwnedFd, acts: &PrivilegedActs) {
             MonitorRequest::ShutdownFlag { pid, address } => {
                 MonitorReply::ShutdownFlag(shutdown_flag(pid, address))
             }
+            MonitorRequest::StartStore => match acts.starter.start_store() {
+                Ok(link) => {
+                    if messages::send(socket, &MonitorReply::Done, Some(link.as_fd())).is_err() {
+                        return;
+                    }
+                    continue;
+                }
+                Err(error) => MonitorReply::failed(&ExitError::system(error)),
+            },
             _ => return,
         };
         if messages::send(socket, &reply, None).is_err() {
