@@ -14,7 +14,7 @@
 //!    `inspect`: its files, its scrub, and work that is asked for;
 //! 4. [`transport`]: carries requests between the kernel and the shell;
 //! 5. `fuse`: the shell, which turns requests into calls of the volume; [`freeze`]: the gate for requests that change it;
-//!    `request_recorder`; `monitor`: the process with the privileges that the daemon gives up;
+//!    `request_recorder`; `monitor`: the process with the privileges that the daemon gives up; `object_volume`: a volume in an object store;
 //! 6. `log_thread`, `background`, `bdi`, `timed_device`, `memory_budget`, `volume_cache`, `mount`, [`mount_options`], `survival`: the thread for the log, the background thread, the kernel's settings
 //!    for a mount, the time that writing takes, budgets that fit the memory, the SSD cache, the kernel's tree of mounts, `-o`, records that survive the daemon;
 //! 7. [`program`], `ready_pipe`, `volume_path`, `socket_deadline`, [`private_file`], `device_speed`, `sandbox`: the limits of the daemon, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, `kernel_release`, [`exit_error`].
@@ -50,6 +50,7 @@ mod monitor;
 mod mount;
 pub mod mount_options;
 pub mod mount_session;
+mod object_volume;
 mod panic_hook;
 pub mod private_file;
 pub mod program;

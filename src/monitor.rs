@@ -238,6 +238,24 @@ impl Monitor {
         }
     }
 
+    /// Starts the program that reaches the object store of the mount, and ends the one that was started before. Returns the socket to
+    /// the new one.
+    pub(crate) fn start_store(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::InProcess(acts) => acts.starter.start_store(),
+            // An unmount may wait for the store, so this is no request about the mount.
+            Self::Process { questions, .. } => {
+                let socket = questions.lock();
+                messages::send(&socket, &MonitorRequest::StartStore, None)?;
+                match messages::receive(&socket)?.ok_or(io::ErrorKind::UnexpectedEof)? {
+                    (MonitorReply::Done, Some(link)) => Ok(link),
+                    (MonitorReply::Failed { line, .. }, _) => Err(io::Error::other(line)),
+                    _ => Err(io::ErrorKind::InvalidData.into()),
+                }
+            }
+        }
+    }
+
     /// Returns the effective capabilities of the process, or thread, `pid`; `None` if it is in another user namespace, or cannot be
     /// looked at.
     pub(crate) fn capabilities(&self, pid: u32) -> Option<u64> {

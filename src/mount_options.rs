@@ -11,11 +11,13 @@ mod values;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nix::mount::MsFlags;
 use sfs_core::policy::{self, GROUPING_POLICIES, GROUPS_MAX, VICTIM_POLICIES};
 use sfs_core::request::{AccessTimePolicy, Remainder, VolumeOptions};
 use sfs_fuse::{AsyncDio, InitFlags};
+use sfs_object::Durability;
 
 use crate::device_speed::AsyncReads;
 use crate::exit_error::ExitError;
@@ -45,6 +47,16 @@ pub struct MountOptions {
     pub no_cache: bool,
     /// Device of the cache; `None` to look for it by its UUID.
     pub cache_device: Option<PathBuf>,
+    /// Local cache of a volume in an object store.
+    pub cache_file: Option<PathBuf>,
+    /// Largest number of bytes that the local cache may take; `None` for what suits its filesystem.
+    pub cache_size: Option<u64>,
+    /// Contract of fsync(2) on a volume in an object store.
+    pub durability: Durability,
+    /// Longest time for which writes to such a volume are in the local cache alone.
+    pub upload_interval: Duration,
+    /// `true` to use such a volume although another machine has not released it.
+    pub takeover: bool,
     /// `true` if other users may enter a mount that an ordinary user makes.
     pub allow_other: bool,
     /// `true` if the daemon gives up what it does not need after the mount.
@@ -91,6 +103,9 @@ pub(crate) const MS_NOSYMFOLLOW: MsFlags = MsFlags::from_bits_retain(256);
 /// Percentage of the bytes that programs write that an idle volume may write to put files in order.
 const IDLE_DEFRAGMENTATION_PERCENT: u8 = 5;
 
+/// Default of `upload=`.
+const UPLOAD_INTERVAL: Duration = Duration::from_secs(5);
+
 impl Default for MountOptions {
     fn default() -> Self {
         Self {
@@ -108,6 +123,11 @@ impl Default for MountOptions {
             grow: false,
             no_cache: false,
             cache_device: None,
+            cache_file: None,
+            cache_size: None,
+            durability: Durability::Local,
+            upload_interval: UPLOAD_INTERVAL,
+            takeover: false,
             allow_other: false,
             sandbox: true,
             survive: None,
@@ -218,6 +238,15 @@ impl MountOptions {
             }
             "threads" => self.threads = Some(values::number(name, value, 1..=64)?),
             "cache_dev" => self.cache_device = Some(PathBuf::from(value)),
+            "cache_file" => self.cache_file = Some(PathBuf::from(value)),
+            "cache_size" => self.cache_size = Some(values::size(name, value, 16 << 20)? as u64),
+            "durability" => {
+                self.durability = match values::one_of(name, value, &["local", "remote"])? {
+                    "remote" => Durability::Remote,
+                    _ => Durability::Local,
+                };
+            }
+            "upload" => self.upload_interval = values::seconds(name, value)?,
             "metrics" => self.metrics = Some(values::loopback(name, value)?),
             _ => return Ok(false),
         }
@@ -282,6 +311,7 @@ impl MountOptions {
             "grow" => self.grow = true,
             "nogrow" => self.grow = false,
             "nocache" => self.no_cache = true,
+            "takeover" => self.takeover = true,
             "allow_other" => self.allow_other = true,
             "sandbox" => self.sandbox = true,
             "nosandbox" => self.sandbox = false,
@@ -297,8 +327,6 @@ impl MountOptions {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use sfs_core::request::ErrorReaction;
 
     use super::*;

@@ -31,6 +31,7 @@ use crate::handover::taking::Beginning;
 use crate::logging;
 use crate::monitor::{Monitor, PrivateRoot, TakeOver};
 use crate::mount::{OpenedDevice, explain, open_device, open_volume};
+use crate::object_volume::credentials;
 use crate::ready_pipe::{self, Detached, ReadyPipe};
 use crate::timed_device::TimedDevice;
 use crate::unsafe_calls;
@@ -51,6 +52,9 @@ pub fn run(request: &MountRequest) -> Result<(), ExitError> {
     let path = request.device.canonicalize().unwrap_or_else(|_| request.device.clone());
     // The daemon has another working directory.
     let request = &with_absolute_cache(request);
+    if request.fake && request.is_in_store() {
+        return Err(ExitError::usage("--fake cannot look into an object store"));
+    }
     if request.fake {
         let pipe = &mut ReadyPipe::foreground();
         let mut opened = open_device(&path, &request.options, pipe)?;
@@ -93,11 +97,15 @@ fn take_over_mount(request: &MountRequest, take_over: &TakeOver) -> Result<(), E
     serve(request, &request.device, &request.dir, pipe, Some(beginning))
 }
 
-/// Returns the request with an absolute path of the cache device.
+/// Returns the request with an absolute path of the cache.
 fn with_absolute_cache(request: &MountRequest) -> MountRequest {
     let mut request = request.clone();
     if let Some(path) = &mut request.options.cache_device {
         *path = path.canonicalize().unwrap_or_else(|_| path.clone());
+    }
+    if let Some(path) = &mut request.options.cache_file {
+        // The file may be missing.
+        *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
     }
     request
 }
@@ -193,7 +201,14 @@ fn start_monitor(
     if !request.options.sandbox {
         return Ok(Monitor::in_process(spec));
     }
-    Monitor::start(pipe, spec, root).map_err(|error| {
+    let monitor = Monitor::start(pipe, spec, root).map_err(|error| {
         ExitError::system(format_args!("cannot start the monitor: {error}; see -o nosandbox"))
-    })
+    })?;
+    if request.is_in_store() {
+        // The monitor starts the program that needs them.
+        credentials::forget().map_err(|error| {
+            ExitError::system(format_args!("cannot forget credentials: {error}; see -o nosandbox"))
+        })?;
+    }
+    Ok(monitor)
 }

@@ -7,6 +7,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 
+use nix::fcntl::OFlag;
 use nix::unistd;
 use sfs_system::output;
 
@@ -102,7 +103,8 @@ pub(crate) fn detach() -> Result<Detached, ExitError> {
     let system = |error: &dyn std::fmt::Display| {
         ExitError::system(format_args!("cannot start the daemon: {error}"))
     };
-    let (from, to) = unistd::pipe().map_err(|error| system(&error))?;
+    // Programs that the daemon starts do not keep it open.
+    let (from, to) = unistd::pipe2(OFlag::O_CLOEXEC).map_err(|error| system(&error))?;
     match split().map_err(|error| system(&error))? {
         ForkSide::Parent => {
             drop(to);

@@ -3,6 +3,9 @@
 
 #[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
+#[expect(dead_code, reason = "the test of volumes in object stores uses all of it")]
+#[path = "mount_object/machine.rs"]
+mod machine;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,6 +14,7 @@ use std::process::Command;
 
 use clap::{CommandFactory as _, Parser as _};
 use harness::{TestVolume, can_mount};
+use machine::Store;
 use serde_json::Value;
 use sfs::command_line::{CtlArguments, MountArguments, UmountArguments};
 use sfs::mount_options::table::{MountOption, TABLE};
@@ -152,6 +156,11 @@ fn names_in_json_of_a_mount_stay() {
     ] {
         add_names(&json(ctl, arguments, 0), &format!("sfs-ctl {name}"), &mut found);
     }
+    let (_store, machine) = Store::with_volume("16M");
+    let in_store = machine.mount("");
+    let in_store_dir = in_store.dir.to_str().expect("UTF-8");
+    add_names(&json(ctl, &["stat", "--json", in_store_dir], 0), "sfs-ctl stat", &mut found);
+    in_store.unmount();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/promises/json-names.txt");
     let of_images = fs::read_to_string(path).expect("the list");
     found.retain(|name| !of_images.lines().any(|line| line == name));

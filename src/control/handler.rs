@@ -32,11 +32,12 @@ use crate::inspect::scrubber::Scrubber;
 use crate::mount::explain;
 use crate::mount_options::MountOptions;
 use crate::mount_options::remount::access_times_of;
+use crate::object_volume::ObjectVolume;
 use crate::recent_cleanings::RecentCleanings;
 use crate::request_recorder::RequestRecorder;
 use crate::resize_report::{self, ResizeReport};
 use crate::sandbox::Limits;
-use crate::stat_report::{LatencyReport, ReadsReport, SandboxReport, VolumeReport};
+use crate::stat_report::{LatencyReport, ReadsReport, SandboxReport, StoreReport, VolumeReport};
 use crate::survival::Journal;
 use crate::transport::ActiveTransport;
 use crate::volume_cache::VolumeCache;
@@ -57,6 +58,8 @@ pub(crate) struct ControlHandler {
     /// The last cleaning rounds.
     pub(crate) cleanings: Arc<RecentCleanings>,
     pub(crate) bdi: Arc<BackingDevice>,
+    /// The volume in an object store, if it is in one.
+    pub(crate) objects: Option<Arc<ObjectVolume>>,
     /// The SSD cache, if the volume is mounted with one.
     pub(crate) cache: Option<Arc<VolumeCache>>,
     /// Totals of earlier mounts.
@@ -165,7 +168,8 @@ impl ControlHandler {
         let reads = Some(ReadsReport::new(&self.reads, self.opened.ring_requests()));
         let sandbox = Some(SandboxReport::from(self.limits));
         let cleanings = self.cleanings.report();
-        VolumeReport { cache, reads, latencies, sandbox, cleanings, ..report }
+        let store = self.objects.as_deref().map(StoreReport::of);
+        VolumeReport { store, cache, reads, latencies, sandbox, cleanings, ..report }
     }
 
     /// Reports the numbers of the volume, with the mount point and the state of the kernel's mount.

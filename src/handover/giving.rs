@@ -65,6 +65,8 @@ pub(crate) struct Giver {
     pub(crate) foreground: bool,
     /// `true` if the monitor starts this program again when it dies.
     pub(crate) survives: bool,
+    /// `true` for a volume in an object store.
+    pub(crate) is_in_store: bool,
     /// `true` if the kernel sends requests again that were not answered.
     pub(crate) sends_again: bool,
     /// `true` once the last checkpoint has begun. Locked during a handover.
@@ -165,6 +167,8 @@ impl Giver {
              --transport dev for upgrades, or unmount it and mount it again"
         } else if self.volume.superblock().features.has_cache() {
             "has a cache on an SSD, which another program cannot take over; unmount it and mount it again"
+        } else if self.is_in_store {
+            "is in an object store, with a local cache that another program cannot take over; unmount it and mount it again"
         } else if self.survives && !self.sends_again {
             "is mounted with -o survive, and this kernel does not send requests again, so calls under way would get an error; \
              unmount it and mount it again"

@@ -53,6 +53,8 @@ pub(super) enum MonitorRequest {
     /// The program ends now, and the one of the last `StartProgram` is to be started in its place. Comes with the socket of the client
     /// that waits.
     Upgrade { from: String, to: String, pause_max_secs: u64 },
+    /// Asks to start the program that reaches the object store of the mount, and to end the one that was started before.
+    StartStore,
     /// Asks for the capabilities of a process.
     Capabilities { pid: u32 },
     /// Asks for the argument of a shutdown.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use sfs_object::StoreProgram;
 use sfs_system::mountinfo::DeviceNumber;
 
 use super::program_memory::{self, ProgramMemory, Programs, descriptor_path};
@@ -124,6 +125,8 @@ pub(crate) struct StartSpec {
     pub(crate) hand_over: HandOver,
     /// Checks whether that is possible.
     pub(crate) check_held: CheckHeld,
+    /// URL of the object store of the mount.
+    pub(crate) store: Option<OsString>,
     /// Tells a client the outcome of an upgrade that ended a program.
     pub(crate) answer: AnswerUpgrade,
 }
@@ -133,7 +136,8 @@ impl Default for StartSpec {
     fn default() -> Self {
         let hand_over: HandOver = |_, _| Err(ExitError::system("no program can be started").into());
         let (program, arguments) = Default::default();
-        Self { program, arguments, hand_over, check_held: |_, _| Ok(()), answer: |_, _| {} }
+        let store = None;
+        Self { program, arguments, hand_over, check_held: |_, _| Ok(()), store, answer: |_, _| {} }
     }
 }
 
@@ -145,6 +149,8 @@ pub(crate) struct Starter {
     /// Program that was started after the death of another.
     serving: Mutex<Option<Child>>,
     programs: Mutex<Programs>,
+    /// Program that reaches the object store of the mount.
+    store: Mutex<Option<StoreProgram>>,
 }
 
 impl Starter {
@@ -253,6 +259,17 @@ impl Starter {
     /// Goes back to the program before the last upgrade. `false` if there is none, or this was done before.
     pub(super) fn go_back(&self) -> bool {
         self.programs.lock().go_back()
+    }
+
+    /// Starts the program that reaches the object store of the mount, and ends the one before. Returns the socket to it.
+    pub(super) fn start_store(&self) -> io::Result<OwnedFd> {
+        let url = self.spec.store.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let mut store = self.store.lock();
+        let program = match &mut *store {
+            Some(program) => program,
+            none => none.insert(StoreProgram::beside_this(url)?),
+        };
+        program.connect().map(OwnedFd::from)
     }
 
     pub(super) fn check_held(

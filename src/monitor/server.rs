@@ -1,6 +1,6 @@
 //! The process of the monitor.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
@@ -160,7 +160,9 @@ fn serve_request(
             let pause_max = Duration::from_secs(pause_max_secs);
             supervisor.plan_upgrade(acts, ((from, to), pause_max), descriptor)
         }
-        MonitorRequest::Capabilities { .. } | MonitorRequest::ShutdownFlag { .. } => return false,
+        MonitorRequest::Capabilities { .. }
+        | MonitorRequest::ShutdownFlag { .. }
+        | MonitorRequest::StartStore => return false,
     };
     replies.give(done)
 }
@@ -172,7 +174,7 @@ fn flags(lazy: bool, force: bool) -> MntFlags {
     flags
 }
 
-/// Answers questions about processes.
+/// Answers questions about processes, and starts the program that reaches the object store.
 fn answer(socket: &OwnedFd, acts: &PrivilegedActs) {
     while let Ok(Some((request, _))) = messages::receive(socket) {
         let reply = match request {
@@ -182,6 +184,15 @@ fn answer(socket: &OwnedFd, acts: &PrivilegedActs) {
             MonitorRequest::ShutdownFlag { pid, address } => {
                 MonitorReply::ShutdownFlag(shutdown_flag(pid, address))
             }
+            MonitorRequest::StartStore => match acts.starter.start_store() {
+                Ok(link) => {
+                    if messages::send(socket, &MonitorReply::Done, Some(link.as_fd())).is_err() {
+                        return;
+                    }
+                    continue;
+                }
+                Err(error) => MonitorReply::failed(&ExitError::system(error)),
+            },
             _ => return,
         };
         if messages::send(socket, &reply, None).is_err() {

@@ -84,6 +84,28 @@ pub const TABLE: &[MountOption] = &[
         "SSD that is the cache of this hard drive, or mount without it",
         "the device with the cache's UUID",
     ),
+    own(
+        &["cache_file=PATH"],
+        "file or device that is the local cache of a volume in an object store; a missing file is made",
+        "",
+    ),
+    own(
+        &["cache_size=SIZE"],
+        "what that cache may take, but for what is not uploaded yet",
+        "half of what is free there",
+    ),
+    own(
+        &["durability=local|remote"],
+        "fsync waits for the local cache, or for the object store",
+        "local",
+    ),
+    own(&["upload=SECONDS"], "longest time until what is written is uploaded", "5"),
+    own(
+        &["takeover"],
+        "use a volume in an object store that another machine has not released: what that machine has not \
+         uploaded is lost, and it cannot write any more",
+        "",
+    ),
     own(&["commit=SECONDS"], "longest time that written data waits", "5"),
     own(
         &["checkpoint=SECONDS"],

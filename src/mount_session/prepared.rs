@@ -13,7 +13,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sfs_core::format::{FORMAT_VERSION, Features};
 use sfs_core::request::LifetimeTotals;
 use sfs_core::{ResizeError, Volume};
-use sfs_device::{BLOCK_SIZE, FileDevice};
+use sfs_device::{BLOCK_SIZE, Device, FileDevice};
 use sfs_system::memory_limit::MemoryLimit;
 use signal_hook::iterator::Signals;
 
@@ -36,6 +36,7 @@ use crate::memory_budget;
 use crate::monitor::Monitor;
 use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
 use crate::mount_options::MountOptions;
+use crate::object_volume::{self, ObjectVolume};
 use crate::panic_hook;
 use crate::ready_pipe::ReadyPipe;
 use crate::request_recorder::RequestRecorder;
@@ -111,6 +112,8 @@ pub(super) struct Prepared {
     pub(super) no_cache: Option<String>,
     /// Use of the cache, which ends after the volume was closed.
     pub(super) begun: Option<BegunCache>,
+    /// Volume in an object store.
+    pub(super) objects: Option<Arc<ObjectVolume>>,
     /// Records of a mount that survives this process.
     pub(super) journal: Option<Arc<Journal>>,
 }
@@ -133,9 +136,22 @@ pub(super) fn prepare(
     pipe: &mut ReadyPipe,
     (monitor, taken): (Arc<Monitor>, &mut Option<Taken>),
 ) -> Result<Prepared, ExitError> {
+    let (mut objects, mut timed_cache) = (None, None);
     let opened = match taken {
         Some(taken) => taken_mount::device(taken, path, &request.options)?,
-        None => open_device(path, &request.options, pipe)?,
+        None => match request.is_in_store() {
+            true => {
+                let local = |device: &Arc<FileDevice>| {
+                    let timed = Arc::new(TimedDevice::new(device.clone()));
+                    timed_cache = Some(timed.clone());
+                    timed as Arc<dyn Device>
+                };
+                let opened = object_volume::open(path, &request.options, &monitor, pipe, local)?;
+                objects = Some(opened.volume);
+                opened.cache
+            }
+            false => open_device(path, &request.options, pipe)?,
+        },
     };
     let mut limit = MemoryLimit::of_this_process();
     let survival = match taken {
@@ -155,16 +171,22 @@ pub(super) fn prepare(
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(ExitError::system)?;
     }
     let too_large = memory_budget::fit(&mut options.volume, limit)?;
-    let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
+    // The kernel opens the source of such a mount.
+    let is_block_device = objects.is_none() && device.is_block_device();
+    let direct_io = device.direct_io();
     options.volume.has_log_thread = true;
     options.volume.commits_soon = !hears_of_syncs(is_block_device, transport);
-    let timed = Arc::new(TimedDevice::new(device.clone()));
+    let timed = timed_cache.unwrap_or_else(|| Arc::new(TimedDevice::new(device.clone())));
     options.volume.epoch = volume_cache::random_epoch();
     let (volume, cache, no_cache) = match taken {
         // A volume with a cache is not handed over.
         Some(taken) => {
             let both = (device.clone(), timed.clone());
             (taken_mount::volume(both, path, &options, taken)?, None, None)
+        }
+        None if let Some(objects) = &objects => {
+            let both = (device.clone(), objects.device());
+            (open_volume(both, path, &options, pipe)?, None, None)
         }
         None => {
             let volume_cache::Opened { cache, warning } =
@@ -183,6 +205,8 @@ pub(super) fn prepare(
     let waker = Arc::new(Waker::default());
     let read_speed = match taken {
         Some(taken) => make_rings(&device, taken.read_speed()),
+        // How fast the local cache is says little.
+        None if objects.is_some() => make_rings(&device, None),
         None => measure_with_rings(&device, cache.as_deref(), &volume),
     };
     volume.set_read_gap(read_speed.map_or(0, DeviceSpeed::gap_blocks));
@@ -309,6 +333,7 @@ pub(super) fn prepare(
         cache,
         no_cache,
         begun,
+        objects,
         journal,
     })
 }

@@ -44,6 +44,11 @@ impl MountRequest {
         self.take_over.as_ref().is_some_and(|given| given.after_death)
     }
 
+    /// Returns whether the volume is in an object store.
+    pub(super) fn is_in_store(&self) -> bool {
+        sfs_object::is_store_url(self.device.as_os_str())
+    }
+
     /// Returns how a program is started that takes over the mount of the device at `path` on `dir`.
     pub(super) fn start_spec(&self, path: &Path, dir: &Path) -> StartSpec {
         let own = || std::env::current_exe().unwrap_or_default();
@@ -58,6 +63,7 @@ impl MountRequest {
             arguments,
             hand_over: reviving::hand_over,
             check_held: reviving::check_held,
+            store: self.is_in_store().then(|| self.device.clone().into()),
             answer: answer_upgrade,
         }
     }

@@ -66,6 +66,9 @@ impl Prepared {
         if let Some(cache) = &self.cache {
             cache.start().map_err(no_thread)?;
         }
+        if let Some(objects) = &self.objects {
+            objects.start().map_err(no_thread)?;
+        }
         if let Some(warning) = &self.no_cache {
             tracing::warn!("{warning}");
         }
@@ -97,6 +100,7 @@ impl Prepared {
             number: own.number(),
             mounts: own.table(),
             survives: self.journal.is_some(),
+            is_in_store: self.objects.is_some(),
             sends_again: self.serving.sends_again(),
             metrics: Mutex::new(self.sockets.metrics.duplicates()),
         };
@@ -121,6 +125,7 @@ impl Prepared {
             cleanings,
             bdi: bdi.clone(),
             cache: self.cache,
+            objects: self.objects.clone(),
             before: self.before,
             options: self.options,
             is_write_protected: self.is_write_protected,
@@ -176,6 +181,7 @@ impl Prepared {
         let survives = records.is_some();
         let outcome = join(serving, &own, &name, answered);
         own.end();
+        self.objects.iter().for_each(|objects| objects.begin_to_end());
         if let Some(records) = records {
             records.stop();
         }
@@ -197,6 +203,9 @@ impl Prepared {
         if let Some(begun) = self.begun {
             begun.end();
         }
+        let released = self.objects.as_ref().map_or(Ok(()), |objects| objects.end());
+        // Says where the rest is.
+        let closed = released.and(closed);
         // Finding the names of files with lost data may read the whole tree, so it comes after all data has been written.
         let lost = lost_writeback.report(&volume, dir);
         if !lost.unreported.is_empty() {

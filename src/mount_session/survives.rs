@@ -147,6 +147,9 @@ impl MountRequest {
                 Some("--transport uring: requests on rings end with the daemon")
             }
             TransportChoice::Fuser => Some("--transport fuser"),
+            _ if self.is_in_store() => {
+                Some("the URL of an object store: no other daemon could go on with its local cache")
+            }
             _ if self.foreground => Some("--foreground: its end is taken for that of the mount"),
             _ if !self.options.sandbox => Some("nosandbox: there is no monitor"),
             _ if !self.options.writeback => Some("nowriteback"),

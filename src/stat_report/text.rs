@@ -7,6 +7,7 @@ use sfs_system::Human;
 use super::health_report::HealthReport;
 use super::lock_report::LockReport;
 use super::reads_report::ReadsReport;
+use super::store_report::StoreReport;
 use super::volume_report::{
     ActivityReport, CacheReport, GroupReport, Holds, TransportReport, VolumeReport,
 };
@@ -31,6 +32,9 @@ impl fmt::Display for VolumeReport {
         self.fmt_space(f)?;
         self.fmt_health(f)?;
         self.fmt_written(f)?;
+        if let Some(store) = &self.store {
+            writeln!(f, "{store}")?;
+        }
         if f.alternate() { self.fmt_internals(f) } else { Ok(()) }
     }
 }
@@ -47,6 +51,28 @@ impl fmt::Display for ReadsReport {
         let Self { gap_bytes_max, window_bytes_max, ahead_bytes, .. } = *self;
         let [gap, window, ahead] = [gap_bytes_max, window_bytes_max, ahead_bytes].map(Human);
         write!(f, "{gap} are read along; up to {window} read ahead, {ahead} of that used")
+    }
+}
+
+/// Prints one line, and a second one if something is wrong.
+impl fmt::Display for StoreReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { gets, puts, deletes, .. } = *self;
+        let (up, down) = (Human(self.bytes_up), Human(self.bytes_down));
+        let durability = plain(&self.durability);
+        write!(
+            f,
+            "  store       {puts} PUT ({up}), {gets} GET ({down}), {deletes} DELETE; fsync is {durability}"
+        )?;
+        if let Some(failure) = &self.failure {
+            return write!(f, "\n              nothing more is written: {}", plain(failure));
+        }
+        match (&self.trouble, self.trouble_secs) {
+            (Some(trouble), Some(secs)) => {
+                write!(f, "\n              waiting for {secs} s: {}", plain(trouble))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

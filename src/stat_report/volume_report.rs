@@ -20,6 +20,7 @@ use super::latency_report::LatencyReport;
 use super::lock_report::LockReport;
 use super::reads_report::ReadsReport;
 use super::sandbox_report::SandboxReport;
+use super::store_report::StoreReport;
 use super::wear_report::WearReport;
 use crate::bdi::DirtyBound;
 use crate::file_clock;
@@ -44,6 +45,9 @@ pub struct VolumeReport {
     pub sandbox: Option<SandboxReport>,
     /// Dirty data that the kernel may hold; `None` when the volume is not mounted.
     pub cache: Option<CacheReport>,
+    /// The object store; `None` when the volume is in none, or not mounted.
+    #[serde(default)]
+    pub store: Option<StoreReport>,
     /// How the device is read; `None` when the volume is not mounted.
     #[serde(default)]
     pub reads: Option<ReadsReport>,
@@ -257,6 +261,7 @@ impl VolumeReport {
             transport: None,
             sandbox: None,
             cache: None,
+            store: None,
             reads: None,
             read_only: true,
             uuid: Uuid::from_bytes(superblock.uuid).to_string(),

@@ -121,6 +121,14 @@ pub enum MkfsError {
         #[source]
         error: FillError,
     },
+    /// A volume could not be made in an object store.
+    #[error("{}: {reason}", .store.display())]
+    Store {
+        /// URL of the store.
+        store: PathBuf,
+        /// Answer of the store, or of the program that reaches it.
+        reason: String,
+    },
     /// `--fit` needs a file that it may give its size.
     #[error("{}: exists; --fit makes a new image file", .0.display())]
     FitExists(PathBuf),

@@ -17,6 +17,7 @@ mod identity;
 mod in_use;
 mod make;
 pub mod measure;
+mod object;
 mod options;
 mod plan;
 mod probe;

@@ -23,7 +23,7 @@ use crate::plan::VolumePlan;
 use crate::signatures::{Ends, detect};
 use crate::{
     Filled, Human, MadeCache, MkfsError, MkfsOptions, Verdict, cache, detect, fill, fit, identity,
-    probe, wipe,
+    object, probe, wipe,
 };
 
 /// A volume that was made, or that would be made without `--dry-run`.
@@ -138,6 +138,9 @@ pub fn make_with(
     options: &MkfsOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Made, MkfsError> {
+    if sfs_object::is_store_url(options.device.as_os_str()) {
+        return object::make(options);
+    }
     if options.seed.is_some() && options.data_layout != DataLayout::Log {
         return Err(MkfsError::SeedInPlace(options.device.clone()));
     }
@@ -291,6 +294,18 @@ fn wipe_tail(path: &Path, size: u64) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     file.write_all_at(&vec![0; tail_len as usize], size - tail_len)?;
     file.sync_data()
+}
+
+/// Returns the plan of a volume on a device of this geometry, as the options ask for.
+pub(crate) fn plan_of(options: &MkfsOptions, geometry: &Geometry) -> Result<VolumePlan, MkfsError> {
+    let mut without_cache = options.clone();
+    without_cache.cache = None;
+    plan(&without_cache, geometry, options.segment_size.bytes())
+}
+
+/// Returns the report of a volume that was made by `plan`.
+pub(crate) fn written(options: &MkfsOptions, plan: &VolumePlan) -> Made {
+    Made::new(&options.device, plan, false)
 }
 
 fn plan(

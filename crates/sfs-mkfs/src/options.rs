@@ -88,7 +88,8 @@ pub struct MkfsOptions {
     pub fit: bool,
 
     /// Use this SSD as a cache before the device, a hard drive: what is read often is read at the speed of the SSD, every write
-    /// goes to the hard drive, and the SSD may die at any time without a loss. Only with --layout log
+    /// goes to the hard drive, and the SSD may die at any time without a loss. Only with --layout log. For a volume in an
+    /// object store: the local cache, a file that is made if it is missing, or a device
     #[arg(long, value_name = "SSD", conflicts_with_all = ["seed", "dry_run"])]
     pub cache: Option<PathBuf>,
 
@@ -110,7 +111,8 @@ pub struct MkfsOptions {
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
 
-    /// Block device or image file
+    /// Block device or image file, or the URL of an object store: file:///DIR, s3://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    /// gs://BUCKET/PREFIX
     pub device: PathBuf,
 }
 

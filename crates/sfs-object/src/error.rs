@@ -27,6 +27,9 @@ pub enum ObjectError {
     /// The newest manifest needs an object that does not exist.
     #[error("object {0} is missing")]
     Missing(ObjectName),
+    /// The objects up to this one have more bytes than a writer leaves.
+    #[error("the log up to object {0} has more bytes than a writer leaves")]
+    TooMuch(ObjectName),
     /// There is no manifest.
     #[error("there is no volume")]
     NoVolume,

@@ -4,7 +4,7 @@
 //! bytes), 40: kind of the name, 41: zero (3 bytes), 44: CRC-32C of bytes 0 to 43 and of the content, 48: content.
 
 use crate::error::ObjectError;
-use crate::name::{Epoch, ObjectName};
+use crate::name::{Epoch, NUMBER_MAX, ObjectName};
 
 const MAGIC: [u8; 4] = *b"SFSo";
 const VERSION: u8 = 1;
@@ -85,6 +85,9 @@ impl Frame {
             (3, ObjectName::Manifest(..)) => {
                 let (log_start, state) = body.split_first_chunk()?;
                 let log_start = u64::from_le_bytes(*log_start);
+                if !(1..=NUMBER_MAX).contains(&log_start) {
+                    return None;
+                }
                 Content::Manifest(Manifest { log_start, state: state.to_vec() })
             }
             (4, ObjectName::Log(..) | ObjectName::Manifest(..)) => {

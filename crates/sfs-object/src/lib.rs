@@ -6,9 +6,10 @@
 //! * [`ObjectStore`] is the store, with the outcomes that a network has;
 //! * [`Writer`] claims an epoch, seals those before, and appends;
 //! * [`read_newest`] is a reader that follows a writer;
-//! * [`ObjectDevice`] is a volume with a local cache, as a block device.
+//! * [`ObjectDevice`] is a volume with a local cache, as a block device;
+//! * [`SocketStore`] is a store that another process reaches, through the frames of [`store_protocol`].
 //!
-//! The state in a manifest is bytes of the caller. Nothing here has threads, clocks or entropy: nonces are arguments.
+//! The state in a manifest is bytes of the caller. Nothing has threads, and only [`SocketStore`] has a clock: nonces are arguments.
 #![forbid(unsafe_code)]
 
 mod decide;
@@ -20,7 +21,9 @@ mod memory_store;
 pub mod mutant;
 mod name;
 mod reader;
+mod socket_store;
 mod store;
+pub mod store_protocol;
 mod takeover;
 mod thinning;
 mod volume;
@@ -32,6 +35,10 @@ pub use frame::{Content, Manifest, Nonce};
 pub use memory_store::MemoryStore;
 pub use name::{Epoch, ObjectName};
 pub use reader::{read_data, read_newest};
+pub use socket_store::{
+    Connect, Observer, Patience, SocketStore, StoreCounts, StoreProgram, Trouble, is_store_url,
+    shown_url,
+};
 pub use store::{Object, ObjectStore, Part, PutReply, Stopped};
 pub use takeover::Recovered;
 pub use thinning::Thinning;

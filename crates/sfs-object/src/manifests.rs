@@ -4,7 +4,7 @@ use crate::error::ObjectError;
 use crate::frame::{Content, Frame, Manifest};
 use crate::gallop;
 use crate::mutant::{Mutant, mutated};
-use crate::name::{Epoch, ObjectName};
+use crate::name::{Epoch, NUMBER_MAX, ObjectName};
 use crate::store::ObjectStore;
 use crate::thinning::Thinning;
 
@@ -72,6 +72,9 @@ impl<'a, S: ObjectStore> Manifests<'a, S> {
     /// Returns whether there is an object other than a seal. One that is damaged counts: only the newest has to be sound.
     fn exists(&self, number: u64) -> Result<bool, ObjectError> {
         let name = ObjectName::Manifest(self.epoch, number);
+        if number > NUMBER_MAX {
+            return Err(ObjectError::Damaged(name));
+        }
         let Some(bytes) = self.store.get(name)? else { return Ok(false) };
         Ok(!matches!(Frame::decode(name, &bytes), Ok(Frame { content: Content::Seal(_), .. })))
     }

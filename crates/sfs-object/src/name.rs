@@ -7,6 +7,9 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
+/// Largest number of an epoch, or of an object in one. No writer comes near it, and sums of numbers do not overflow.
+pub(crate) const NUMBER_MAX: u64 = 1 << 56;
+
 /// Name of an object below the prefix of its volume. Numbers count from 1.
 ///
 /// As text (`Display`, `FromStr`) a name has sixteen hexadecimal digits for each number, so names of one kind sort by number.

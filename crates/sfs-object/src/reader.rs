@@ -57,3 +57,40 @@ pub fn read_data(store: &impl ObjectStore, name: ObjectName) -> Result<Vec<u8>, 
         _ => Err(ObjectError::Missing(name)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Nonce;
+    use crate::memory_store::MemoryStore;
+    use crate::store::Object;
+
+    fn put(store: &MemoryStore, name: ObjectName, content: Content) {
+        let bytes = Frame { nonce: Nonce([1; 16]), content }.encode(name);
+        store.put_all(&[Object { name, bytes }]).expect("memory");
+    }
+
+    /// An attacker who can write to the bucket puts objects of any number there, with a right checksum.
+    #[test]
+    fn numbers_that_no_writer_reaches_are_damage() {
+        let manifest = |log_start| Content::Manifest(Manifest { log_start, state: Vec::new() });
+        let claims = MemoryStore::default();
+        let manifests = MemoryStore::default();
+        put(&manifests, ObjectName::Claim(Epoch(1)), Content::Claim);
+        for bit in 0..64 {
+            put(&claims, ObjectName::Claim(Epoch(1 << bit)), Content::Claim);
+            put(&manifests, ObjectName::Manifest(Epoch(1), 1 << bit), manifest(1));
+        }
+        for store in [&claims, &manifests] {
+            let found = read_newest(store, Thinning::OF_VOLUMES);
+            assert!(matches!(found, Err(ObjectError::Damaged(_))), "{found:?}");
+        }
+        for log_start in [0, u64::MAX] {
+            let store = MemoryStore::default();
+            put(&store, ObjectName::Claim(Epoch(1)), Content::Claim);
+            put(&store, ObjectName::Manifest(Epoch(1), 1), manifest(log_start));
+            let found = read_newest(&store, Thinning::OF_VOLUMES);
+            assert_eq!(found, Err(ObjectError::Damaged(ObjectName::Manifest(Epoch(1), 1))));
+        }
+    }
+}

@@ -6,9 +6,16 @@ use crate::frame::{Content, Frame, Manifest, Nonce};
 use crate::gallop;
 use crate::manifests::{Manifests, Numbered};
 use crate::mutant::{Mutant, mutated};
-use crate::name::{Epoch, ObjectName};
+use crate::name::{Epoch, NUMBER_MAX, ObjectName};
 use crate::store::{Object, ObjectStore, PutReply};
 use crate::thinning::Thinning;
+
+/// Largest number of seals that are put at once.
+const SEALS_AT_ONCE: u64 = 1024;
+/// Number of objects that are read at once.
+const READS_AT_ONCE: usize = 32;
+/// Largest number of bytes of log objects that are joined at once. Writers begin to join them much earlier.
+const LOG_BYTES_MAX: u64 = 1 << 30;
 
 /// State of a volume, as the newest manifest and the log objects behind it say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +30,14 @@ pub struct Recovered {
 
 /// Returns the newest claimed epoch, or 0. Claims are never deleted.
 pub(crate) fn newest_claim(store: &impl ObjectStore) -> Result<u64, ObjectError> {
-    gallop::largest(|epoch| Ok(store.get(ObjectName::Claim(Epoch(epoch)))?.is_some()))
+    gallop::largest(|epoch| {
+        let name = ObjectName::Claim(Epoch(epoch));
+        if epoch > NUMBER_MAX {
+            Err(ObjectError::Damaged(name))
+        } else {
+            Ok(store.get(name)?.is_some())
+        }
+    })
 }
 
 /// Claims the first free epoch.
@@ -143,18 +157,33 @@ impl<S: ObjectStore> Sealer<'_, S> {
                 }
             }
             next += width;
-            width *= 2;
+            width = (width * 2).min(SEALS_AT_ONCE);
         };
         let names = (begin..end).map(name).collect::<Vec<_>>();
-        let mut below = Vec::new();
-        for (name, bytes) in names.iter().zip(self.store.get_all(&names)?) {
-            let Some(bytes) = bytes else { return Ok(None) };
-            match Frame::decode(*name, &bytes)?.content {
-                Content::Seal(_) if !mutated(Mutant::SealPassed) => break,
-                content => below.push(content),
+        let (mut below, mut size) = (Vec::new(), LogSize::default());
+        'read: for names in names.chunks(READS_AT_ONCE) {
+            for (name, bytes) in names.iter().zip(self.store.get_all(names)?) {
+                let Some(bytes) = bytes else { return Ok(None) };
+                size.add(*name, &bytes)?;
+                match Frame::decode(*name, &bytes)?.content {
+                    Content::Seal(_) if !mutated(Mutant::SealPassed) => break 'read,
+                    content => below.push(content),
+                }
             }
         }
         Ok(Some(Sealed { number: begin + below.len() as u64, below }))
+    }
+}
+
+/// Bytes of objects that are in memory at once, of which there may be more than any writer leaves.
+#[derive(Debug, Default)]
+pub(crate) struct LogSize(u64);
+
+impl LogSize {
+    /// Counts an object.
+    pub(crate) fn add(&mut self, name: ObjectName, bytes: &[u8]) -> Result<(), ObjectError> {
+        self.0 += bytes.len() as u64;
+        if self.0 > LOG_BYTES_MAX { Err(ObjectError::TooMuch(name)) } else { Ok(()) }
     }
 }
 
@@ -172,9 +201,10 @@ pub(crate) fn read_log(
     epoch: Epoch,
     begin: u64,
 ) -> Result<Vec<Vec<u8>>, ObjectError> {
-    let mut log = Vec::new();
+    let (mut log, mut size) = (Vec::new(), LogSize::default());
     for name in (begin..).map(|number| ObjectName::Log(epoch, number)) {
         let Some(bytes) = store.get(name)? else { break };
+        size.add(name, &bytes)?;
         let Some(payload) = data(Frame::decode(name, &bytes)?.content) else { break };
         log.push(payload);
     }

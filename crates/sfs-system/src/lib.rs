@@ -10,3 +10,12 @@ pub mod output;
 mod size;
 
 pub use size::{Human, SizeError, parse_size};
+
+/// Returns the name of this machine, for others.
+pub fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "a machine without a name".to_owned(),
+        name => name.to_owned(),
+    }
+}

@@ -52,14 +52,14 @@ impl<'a> BuildEnvironment<'a> {
 
     /// Builds all programs, and those of the packages `more`, for `target`. Returns their directory.
     pub(crate) fn build(&self, target: &str, more: &[&str]) -> Result<PathBuf> {
-        self.build_with(target, more, &[])
+        self.build_with(target, PACKAGES.iter().chain(more), &[])
     }
 
-    /// As [`BuildEnvironment::build`], with further flags of the compiler.
-    pub(crate) fn build_with(
+    /// Builds the programs of `packages`, with further flags of the compiler. Returns their directory.
+    pub(crate) fn build_with<'p>(
         &self,
         target: &str,
-        more: &[&str],
+        packages: impl IntoIterator<Item = &'p &'p str>,
         flags: &[&str],
     ) -> Result<PathBuf> {
         let flags = self.flags.iter().map(String::as_str).chain(flags.iter().copied());
@@ -69,7 +69,7 @@ impl<'a> BuildEnvironment<'a> {
             .env("CARGO_TARGET_DIR", &self.target)
             .env("CARGO_ENCODED_RUSTFLAGS", flags)
             .env("SOURCE_DATE_EPOCH", source_date(self.workspace)?);
-        for package in PACKAGES.iter().chain(more) {
+        for package in packages {
             cmd = cmd.args(["--package", package]);
         }
         cmd.run()?;

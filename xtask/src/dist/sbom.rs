@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{cargo::cargo, workspace::Workspace};
 
 /// Packages whose programs are distributed.
-pub(crate) const PACKAGES: [&str; 4] = ["sfs", "sfs-mkfs", "sfs-fsck", "sfs-probe"];
+pub(crate) const PACKAGES: [&str; 5] = ["sfs", "sfs-mkfs", "sfs-fsck", "sfs-probe", "sfs-store"];
 
 /// Returns the document for the programs of `target`, in version `version`, made at `created` (RFC 3339).
 pub(crate) fn document(

@@ -11,6 +11,9 @@ use crate::{
     workspace::Workspace,
 };
 
+/// Packages of the programs. `sfs-store` has parts in C, for which each target would need a compiler.
+const PACKAGES: [&str; 4] = ["sfs", "sfs-mkfs", "sfs-fsck", "sfs-probe"];
+
 /// Programs in an archive.
 const PROGRAMS: [&str; 6] =
     ["sfs-ctl", "sfs-fsck", "sfs-mkfs", "sfs-mount", "sfs-probe", "sfs-umount"];
@@ -57,7 +60,7 @@ fn need(target: &StaticTarget) -> Result<()> {
 fn build(workspace: &Workspace, target: &StaticTarget, out: &Path) -> Result<StepOutcome> {
     let StaticTarget { triple, flags } = target;
     let flags: Vec<&str> = flags.iter().copied().chain(["-Cstrip=symbols"]).collect();
-    let programs = BuildEnvironment::new(workspace)?.build_with(triple, &[], &flags)?;
+    let programs = BuildEnvironment::new(workspace)?.build_with(triple, &PACKAGES, &flags)?;
     let mut sizes = Vec::new();
     for name in PROGRAMS {
         let path = programs.join(name);

@@ -125,7 +125,7 @@ pub(super) const CRATES: [Layered; 6] = [
                 "volume_cache",
                 "waiting_requests",
             ],
-            &["freeze", "monitor", "request_recorder"],
+            &["freeze", "monitor", "object_volume", "request_recorder"],
             &["fuse"],
             &["transport"],
             &["inspect", "recent_cleanings", "resize_report", "stat_report"],

@@ -100,6 +100,13 @@ fn run_check(arguments: &CheckArguments, path: &Path) -> u8 {
         ));
         return FAILED;
     };
+    if sfs_object::is_store_url(path.as_os_str()) {
+        output::complain(format_args!(
+            "sfs-fsck: {}: volumes in object stores cannot be checked yet; 'sfs-ctl scrub' reads everything of a mounted one",
+            path.display()
+        ));
+        return FAILED;
+    }
     let Some(device) = open(path, mode) else { return FAILED };
     let interrupt = match InterruptFlag::install() {
         Ok(interrupt) => interrupt,

@@ -60,7 +60,9 @@ pub enum OpenError {
         host: String,
     },
     /// The local cache belongs to another volume.
-    #[error("the local cache belongs to another volume")]
+    #[error(
+        "the local cache belongs to another volume: give another one, or remove the cache file"
+    )]
     ForeignCache,
     /// A volume cannot be made with a local cache that belongs to one already.
     #[error(
@@ -79,7 +81,9 @@ pub enum OpenError {
         regions: usize,
     },
     /// The cache is smaller than the volume needs.
-    #[error("the local cache has {actual} blocks, and the volume needs {needed}")]
+    #[error(
+        "the local cache has {actual} blocks, and the volume needs {needed}: give a larger one, or a file that does not exist"
+    )]
     SmallCache {
         /// Number of blocks.
         actual: u64,

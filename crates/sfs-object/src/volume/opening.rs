@@ -19,7 +19,7 @@ use crate::mutant::{Mutant, mutated};
 use crate::name::{Epoch, ObjectName};
 use crate::reader::{read_data, read_newest};
 use crate::store::ObjectStore;
-use crate::takeover::Recovered;
+use crate::takeover::{LogSize, Recovered};
 use crate::thinning::Thinning;
 use crate::writer::{Claim, Writer};
 
@@ -202,7 +202,12 @@ struct Begun<S> {
 impl<S: ObjectStore + Clone> Begun<S> {
     /// Returns the log objects that follow the map of `state`, in order.
     fn log(&self, state: &VolumeState, recovered: Recovered) -> Result<Vec<NamedLog>, OpenError> {
-        let earlier = state.log.iter().map(|name| Ok((*name, read_data(&self.store, *name)?)));
+        let mut size = LogSize::default();
+        let earlier = state.log.iter().map(|name| {
+            let bytes = read_data(&self.store, *name)?;
+            size.add(*name, &bytes)?;
+            Ok((*name, bytes))
+        });
         let begin = recovered.manifest.log_start;
         let names = (begin..).map(|number| ObjectName::Log(recovered.epoch, number));
         let later = names.zip(recovered.log).map(Ok::<_, ObjectError>);

@@ -15,6 +15,8 @@ use crate::store::{ObjectStore, Part};
 
 /// Pages that are read from the store at once at least, if the region has them: 256 KiB.
 const PAGES_AT_ONCE: u64 = 4;
+/// Parts that are read from the store at once at most, each a region at most: 64 MiB.
+const PARTS_AT_ONCE: usize = 16;
 
 /// Blocks of one region that the image does not hold.
 pub(super) struct Missing {
@@ -237,16 +239,15 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             parts.push(Part { name, offset, len: bytes(blocks.end - blocks.start) });
             targets.push(blocks);
         }
-        if parts.is_empty() {
-            return Ok(());
-        }
-        let found = self.store.get_parts(&parts)?;
-        for (part, (blocks, found)) in parts.iter().zip(targets.into_iter().zip(found)) {
-            let found = found.ok_or(ObjectError::Missing(part.name))?;
-            if found.len() as u64 != part.len {
-                return Err(ObjectError::Damaged(part.name).into());
+        for (parts, targets) in parts.chunks(PARTS_AT_ONCE).zip(targets.chunks(PARTS_AT_ONCE)) {
+            let found = self.store.get_parts(parts)?;
+            for (part, (blocks, found)) in parts.iter().zip(targets.iter().zip(found)) {
+                let found = found.ok_or(ObjectError::Missing(part.name))?;
+                if found.len() as u64 != part.len {
+                    return Err(ObjectError::Damaged(part.name).into());
+                }
+                self.install(blocks, &found)?;
             }
-            self.install(blocks, &found)?;
         }
         Ok(())
     }

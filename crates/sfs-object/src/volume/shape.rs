@@ -11,7 +11,7 @@ pub(crate) const BITS_PER_BLOCK: u64 = BLOCK_SIZE as u64 * 8;
 /// Blocks of a volume, and how they are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Blocks of the volume, from 1 to 2^40 - 1.
+    /// Blocks of the volume, from 1 to 2^34 (64 TiB): maps of bits are in memory.
     pub volume_blocks: u64,
     /// Blocks of a region, the content of one data object: a multiple of 16, and at most 1,024.
     pub region_blocks: u64,
@@ -32,7 +32,7 @@ impl Shape {
         self.region_blocks > 0
             && self.region_blocks.is_multiple_of(PAGE_BLOCKS)
             && self.region_blocks <= largest
-            && (1..1 << 40).contains(&self.volume_blocks)
+            && (1..=1 << 34).contains(&self.volume_blocks)
     }
 
     /// Returns the number of regions; the last one may be shorter.

@@ -10,6 +10,9 @@ use crate::wire::{Decoder, Encoder};
 
 const MAGIC: [u8; 8] = *b"SFSvol\x01\0";
 
+/// Characters of the name of a machine that are shown.
+const HOST_LEN_MAX: usize = 255;
+
 /// State of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeState {
@@ -75,13 +78,18 @@ impl VolumeState {
                 1 => true,
                 _ => return None,
             },
-            host: from.text()?,
+            host: printable(&from.text()?),
             map: RegionMap::decode(&mut from, shape.regions())?,
             log: from.names()?,
             garbage: from.names()?,
         };
         from.0.is_empty().then_some(state)
     }
+}
+
+/// Returns a name for terminals and logs, whoever has written it.
+fn printable(name: &str) -> String {
+    name.chars().filter(|char| !char.is_control()).take(HOST_LEN_MAX).collect()
 }
 
 #[cfg(test)]
@@ -100,10 +108,15 @@ mod tests {
         state.garbage = vec![ObjectName::Data(Epoch(1), 1), ObjectName::Manifest(Epoch(1), 2)];
         (state.host, state.is_released, state.written_secs) = ("host".into(), true, 9);
         let bytes = state.encode();
-        assert_eq!(VolumeState::decode(&bytes), Some(state));
+        assert_eq!(VolumeState::decode(&bytes).as_ref(), Some(&state));
         for len in 0..bytes.len() {
             assert_eq!(VolumeState::decode(&bytes[..len]), None, "{len} bytes");
         }
+        // A name that would change the terminal.
+        let mut hostile = VolumeState::decode(&bytes).expect("a state");
+        hostile.host = format!("\u{1b}[31m{}\n", "x".repeat(1000));
+        let read = VolumeState::decode(&hostile.encode()).expect("a state");
+        assert_eq!(read.host, format!("[31m{}", "x".repeat(251)));
         // A map beyond the volume.
         let mut state =
             VolumeState::empty([3; 16], Shape { volume_blocks: 1000, region_blocks: 64 });

@@ -78,10 +78,17 @@ struct Cut {
 }
 
 impl<S: ObjectStore + Clone> ObjectDevice<S> {
-    /// Uploads everything that was written before the call.
+    /// Uploads everything that was written before the call, and joins log objects if they are many.
     pub fn upload(&self) -> Result<(), Failure> {
         let mut uploader = self.uploader.lock();
-        self.commit(&mut uploader, Commit::Log)
+        let commit = if self.is_long(&uploader) { Commit::Manifest(false) } else { Commit::Log };
+        self.commit(&mut uploader, commit)
+    }
+
+    /// Returns whether the log objects are so many that they are to be joined.
+    fn is_long(&self, uploader: &Uploader<S>) -> bool {
+        let objects = uploader.writer.next_log() - uploader.log_start;
+        uploader.log_blocks >= self.limits.log_blocks || objects >= self.limits.log_objects
     }
 
     /// Uploads everything that was written before the call, and joins all log objects.
@@ -95,9 +102,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     pub fn work(&self, now: u64) -> Result<(), Failure> {
         let mut uploader = self.uploader.lock();
         uploader.now = now;
-        let objects = uploader.writer.next_log() - uploader.log_start;
-        let is_long =
-            uploader.log_blocks >= self.limits.log_blocks || objects >= self.limits.log_objects;
+        let is_long = self.is_long(&uploader);
         // Reads evict, and never join.
         let is_full = !self.evict(0)?;
         let commit = if is_long || is_full { Commit::Manifest(false) } else { Commit::Log };

@@ -1,0 +1,128 @@
+//! A volume in an object store: the store is tried, the local cache made, and the volume written through both.
+//!
+//! The first write comes after every check has passed. A run that is cut off later leaves objects that no volume uses; another run
+//! says so, and asks for another prefix.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sfs_core::format::DataLayout;
+use sfs_device::{Access, BLOCK_SIZE, Device, FileDevice, Geometry};
+use sfs_object::{
+    Durability, Failure, Limits, Nonce, ObjectError, OpenError, OpenRequest, Patience, Shape,
+    SocketStore, StoreProgram,
+};
+use uuid::Uuid;
+
+use crate::in_use::refuse_in_use;
+use crate::make::{plan_of, written};
+use crate::plan::VolumePlan;
+use crate::signatures::{Ends, detect};
+use crate::{Made, MkfsError, MkfsOptions, make_on};
+
+/// Also said of what a run has left that was cut off.
+const EXISTS: &str = "there is a volume already, or the remains of one: give another prefix, or delete all objects below this one";
+
+/// Makes the volume that `options` describe in the store that they name.
+pub(crate) fn make(options: &MkfsOptions) -> Result<Made, MkfsError> {
+    let url = &options.device;
+    let failed = |reason: String| MkfsError::Store { store: shown(url), reason };
+    let wrong = |what: &str| Err(failed(what.to_owned()));
+    let (Some(cache), Some(size)) = (&options.cache, options.size) else {
+        return wrong(
+            "a volume in an object store needs a local cache and a size: \
+             give --cache FILE --size SIZE",
+        );
+    };
+    if options.from.is_some() || options.fit || options.seed.is_some() || options.probe {
+        return wrong("--from, --fit, --seed and --probe are for devices and image files");
+    }
+    if options.data_layout != DataLayout::Log || !options.sections.is_empty() {
+        return wrong("a volume in an object store has --layout log, and no --section");
+    }
+    let geometry = Geometry { block_count: size / BLOCK_SIZE as u64, ..Geometry::default() };
+    let plan = plan_of(options, &geometry)?;
+    let shape = Shape::new(geometry.block_count, plan.segment_size());
+    make_directory(url).map_err(|error| failed(error.to_string()))?;
+    let program = StoreProgram::beside_this(url.as_os_str());
+    let program = program.map_err(|error| failed(error.to_string()))?;
+    let store =
+        Arc::new(SocketStore::new(Box::new(move || program.connect()), Patience::IMPATIENT));
+    match sfs_object::read_state(&store) {
+        Err(OpenError::Failure(Failure::Object(ObjectError::NoVolume))) => {}
+        Ok(_) | Err(OpenError::State) => return Err(failed(EXISTS.into())),
+        Err(error) => return Err(failed(store.explain(&error))),
+    }
+    store.probe().map_err(failed)?;
+    let is_new = !cache.exists();
+    let local = open_cache(options, cache, shape)?;
+    let made = make_through(options, &store, local, (shape, &plan));
+    if made.is_err() && is_new {
+        // This run has created the file. The first error is more useful than an error of the removal.
+        let _ = fs::remove_file(cache);
+    }
+    made
+}
+
+fn shown(url: &Path) -> PathBuf {
+    sfs_object::shown_url(&url.to_string_lossy()).into()
+}
+
+/// Makes the directory of a `file:` URL, whose parent has to exist.
+fn make_directory(url: &Path) -> std::io::Result<()> {
+    match url.to_str().and_then(|url| url.strip_prefix("file://")) {
+        Some(dir) if !Path::new(dir).exists() => fs::create_dir(dir),
+        _ => Ok(()),
+    }
+}
+
+fn open_cache(
+    options: &MkfsOptions,
+    path: &Path,
+    shape: Shape,
+) -> Result<Arc<dyn Device>, MkfsError> {
+    if !path.exists() {
+        let len = shape.cache_blocks() * BLOCK_SIZE as u64;
+        return Ok(Arc::new(FileDevice::create(path, len).map_err(MkfsError::Open)?));
+    }
+    refuse_in_use(path)?;
+    let device = FileDevice::open(path, Access::ReadWrite).map_err(MkfsError::Open)?;
+    let failed = |error| MkfsError::Device { device: path.to_owned(), error };
+    let found = detect(&Ends::read_device(&device).map_err(failed)?);
+    if !options.force && !found.is_empty() {
+        return Err(MkfsError::Signatures { device: path.to_owned(), found });
+    }
+    Ok(Arc::new(device))
+}
+
+fn make_through(
+    options: &MkfsOptions,
+    store: &Arc<SocketStore>,
+    local: Arc<dyn Device>,
+    (shape, plan): (Shape, &VolumePlan),
+) -> Result<Made, MkfsError> {
+    let failed = |reason: String| MkfsError::Store { store: shown(&options.device), reason };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let request = OpenRequest {
+        nonce: Nonce(Uuid::new_v4().into_bytes()),
+        host: sfs_system::host_name(),
+        now,
+        takes_over: false,
+        durability: Durability::Local,
+        limits: Limits::of_mount(local.geometry().block_count),
+    };
+    let opened = sfs_object::create(store.clone(), local, (plan.superblock.uuid, shape), &request);
+    let device = Arc::new(opened.map_err(|error| match error {
+        OpenError::Exists => failed(EXISTS.into()),
+        error => failed(store.explain(&error)),
+    })?);
+    make_on(device.clone(), plan, false).map_err(|error| match store.trouble() {
+        Some(trouble) => failed(trouble.reason),
+        None => MkfsError::Volume { device: options.device.clone(), error },
+    })?;
+    let closed = device.close(now);
+    closed.map_err(|error| failed(store.explain(&error.into())))?;
+    Ok(written(options, plan))
+}

@@ -1,0 +1,411 @@
+//! An object store behind a pair of sockets: the network is in another process.
+//!
+//! [`SocketStore`] sends requests through a [`Connection`], many at once. If the connection breaks, a PUT that was not answered is unknown, and others
+//! are repeated through a new connection, which the caller's function makes. Attempts that tell nothing are followed by a pause, which
+//! grows. [`Patience`] says how long that goes on.
+
+mod connection;
+mod program;
+mod receiver;
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::ObjectError;
+use crate::name::{Epoch, ObjectName};
+use crate::store::{Object, ObjectStore, Part, PutReply, Stopped};
+use crate::store_protocol::{Reply, Request};
+use crate::volume::{Failure as VolumeFailure, OpenError};
+use connection::{Connection, Failure};
+pub use program::{StoreProgram, is_store_url, shown_url};
+
+/// Longest time for a reply. The program gives up earlier.
+const REPLY_WAIT: Duration = Duration::from_secs(300);
+/// Requests that are under way at once for one caller.
+const AT_ONCE: usize = 64;
+/// Bytes of PUTs that are under way at once for one caller, unless one has more.
+const BYTES_AT_ONCE: usize = 64 << 20;
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// How long a store is tried that cannot be reached, or refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Longest time without a useful reply; `None` is for ever.
+    pub unreachable: Option<Duration>,
+    /// Longest time for which a store refuses one request: credentials may be renewed meanwhile, and space be made.
+    pub refusing: Duration,
+}
+
+impl Patience {
+    /// Of a program whose user is waiting: nothing is tried again that is refused.
+    pub const IMPATIENT: Self =
+        Self { unreachable: Some(Duration::from_secs(20)), refusing: Duration::ZERO };
+    /// Of a mount in use.
+    pub const OF_MOUNTS: Self = Self { unreachable: None, refusing: Duration::from_secs(60) };
+}
+
+/// Makes a connection to a program that reaches the store. The program that had the connection before has ended, or has to.
+pub type Connect = dyn Fn() -> io::Result<UnixStream> + Send + Sync;
+
+/// Told what goes wrong when something begins to, and `None` when nothing does any more.
+pub type Observer = dyn Fn(Option<&str>) + Send;
+
+/// An object store that is reached by another process. It is shared by `Arc`.
+pub struct SocketStore {
+    connect: Box<Connect>,
+    connection: Mutex<Option<Arc<Connection>>>,
+    status: Mutex<Status>,
+    /// Notified when the store is stopped.
+    stopped: Condvar,
+    observer: Mutex<Option<Box<Observer>>>,
+    /// An object that the store has for ever, once the volume is known.
+    witness: Mutex<Option<(ObjectName, Vec<u8>)>>,
+}
+
+struct Status {
+    is_stopped: bool,
+    patience: Patience,
+    /// The last thing that went wrong, until something goes well.
+    trouble: Option<Trouble>,
+    /// PUTs in a row of which nothing is known, and the time of the first.
+    lost_puts: Option<(u32, Instant)>,
+    counts: StoreCounts,
+}
+
+/// Requests that were sent, each attempt for itself, and bytes of objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreCounts {
+    /// Reads of an object, or of a part of one.
+    pub gets: u64,
+    /// Attempts to store an object.
+    pub puts: u64,
+    /// Deletions.
+    pub deletes: u64,
+    /// Bytes of objects in PUTs.
+    pub bytes_up: u64,
+    /// Bytes that were read.
+    pub bytes_down: u64,
+}
+
+impl StoreCounts {
+    fn add(&mut self, (request, body): &(Request, &[u8]), reply: &Reply) {
+        match request {
+            Request::Put(_) => {
+                self.puts += 1;
+                self.bytes_up += body.len() as u64;
+            }
+            Request::Get(_) | Request::GetPart(_) => self.gets += 1,
+            Request::Delete(_) => self.deletes += 1,
+            // Some requests, once for each cache.
+            Request::Probe => {}
+        }
+        if let Reply::Found(bytes) = reply {
+            self.bytes_down += bytes.len() as u64;
+        }
+    }
+}
+
+/// Something that goes wrong at the moment.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// A line for the user.
+    pub reason: String,
+    /// When it began.
+    pub since: Instant,
+}
+
+impl SocketStore {
+    /// Returns the store behind the connections that `connect` makes. It is called for the first request, and after each connection
+    /// that broke.
+    pub fn new(connect: Box<Connect>, patience: Patience) -> Self {
+        Self {
+            connect,
+            connection: Mutex::default(),
+            status: Mutex::new(Status {
+                is_stopped: false,
+                patience,
+                trouble: None,
+                lost_puts: None,
+                counts: StoreCounts::default(),
+            }),
+            stopped: Condvar::new(),
+            observer: Mutex::default(),
+            witness: Mutex::default(),
+        }
+    }
+
+    /// Has later connections be used only if they lead to the volume that this one leads to. A directory that was unmounted is another
+    /// one, and what is put there is lost. A store that cannot be opened any more counts as one that does not answer.
+    pub fn remember_volume(&self) -> Result<(), Stopped> {
+        // The first claim is never deleted, and has random bits.
+        let name = ObjectName::Claim(Epoch(1));
+        if let Some(bytes) = self.get(name)? {
+            *self.witness.lock() = Some((name, bytes));
+        }
+        Ok(())
+    }
+
+    /// Sets how long the store is tried from now on.
+    pub fn set_patience(&self, patience: Patience) {
+        self.status.lock().patience = patience;
+    }
+
+    /// Ends all requests, and those to come.
+    pub fn stop(&self) {
+        self.status.lock().is_stopped = true;
+        self.stopped.notify_all();
+    }
+
+    /// Returns what goes wrong at the moment; after an error, what has led to it.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.status.lock().trouble.clone()
+    }
+
+    /// Returns what was sent and received.
+    pub fn counts(&self) -> StoreCounts {
+        self.status.lock().counts
+    }
+
+    /// Calls `observer` from now on when something begins to go wrong, and when nothing does any more.
+    pub fn observe(&self, observer: Box<Observer>) {
+        *self.observer.lock() = Some(observer);
+    }
+
+    /// Returns the reason of an error for the user: what the store has answered, if the error says only that it was given up.
+    pub fn explain(&self, error: &OpenError) -> String {
+        let is_given_up =
+            matches!(error, OpenError::Failure(VolumeFailure::Object(ObjectError::Stopped(_))));
+        match self.trouble().filter(|_| is_given_up) {
+            Some(trouble) => trouble.reason,
+            None => error.to_string(),
+        }
+    }
+
+    /// Tries whether the first PUT of a name decides its content in this store.
+    ///
+    /// # Errors
+    ///
+    /// A line for the user: the store does not honour the condition, refuses, or cannot be reached.
+    pub fn probe(&self) -> Result<(), String> {
+        let is_useful = |reply: &Reply| matches!(reply, Reply::Done);
+        let result = self.repeat(&[(Request::Probe, &[])], is_useful);
+        result.map(|_| ()).map_err(|stopped| match self.trouble() {
+            Some(trouble) => trouble.reason,
+            None => stopped.to_string(),
+        })
+    }
+
+    /// Returns the connection, or makes one. One caller makes it, and the others wait.
+    fn connected(&self) -> Result<Arc<Connection>, Reply> {
+        let mut connection = self.connection.lock();
+        if let Some(connection) = connection.as_ref().filter(|connection| connection.is_usable()) {
+            return Ok(connection.clone());
+        }
+        *connection = None;
+        let witness = self.witness.lock().clone();
+        let socket = (self.connect)().map_err(|error| {
+            let reason = format!("cannot start the program that reaches the object store: {error}");
+            // What has never started is not waited for.
+            if witness.is_some() { Reply::Unknown(reason) } else { Reply::Refused(reason) }
+        })?;
+        match Connection::new(socket) {
+            Ok(new) => {
+                if let Some((name, bytes)) = witness {
+                    self.check_volume(&new, name, bytes)?;
+                }
+                Ok(connection.insert(Arc::new(new)).clone())
+            }
+            Err(Failure::Refused(reason)) if witness.is_some() => Err(Reply::Unknown(reason)),
+            Err(Failure::Refused(reason)) => Err(Reply::Refused(reason)),
+            Err(Failure::Broken(error)) => Err(Reply::Unknown(format!(
+                "the program that reaches the object store cannot be used: {error}"
+            ))),
+        }
+    }
+
+    /// Checks that a connection leads to the store with the object `name`.
+    fn check_volume(
+        &self,
+        connection: &Connection,
+        name: ObjectName,
+        bytes: Vec<u8>,
+    ) -> Result<(), Reply> {
+        let is_stopped = || self.status.lock().is_stopped;
+        let asked = [(Request::Get(name), &[][..])];
+        match connection.exchange(&asked, Instant::now() + REPLY_WAIT, is_stopped).pop() {
+            Some(Reply::Found(found)) if found == bytes => Ok(()),
+            Some(reply @ (Reply::Unknown(_) | Reply::Refused(_))) => Err(reply),
+            _ => Err(Reply::Unknown("the volume is not in the object store any more".into())),
+        }
+    }
+
+    /// Sends each request once, and returns their replies.
+    fn attempt(&self, requests: &[(Request, &[u8])]) -> Result<Vec<Reply>, Stopped> {
+        let is_stopped = || self.status.lock().is_stopped;
+        let (replies, are_sent) = match self.connected() {
+            Ok(connection) => {
+                let deadline = Instant::now() + REPLY_WAIT;
+                (connection.exchange(requests, deadline, is_stopped), true)
+            }
+            Err(reply) => (vec![reply; requests.len()], false),
+        };
+        let mut status = self.status.lock();
+        if are_sent {
+            requests.iter().zip(&replies).for_each(|(sent, got)| status.counts.add(sent, got));
+        }
+        let reason = replies.iter().find_map(|reply| match reply {
+            Reply::Unknown(reason) | Reply::Refused(reason) => Some(reason.clone()),
+            _ => None,
+        });
+        let change = (status.trouble.is_some() != reason.is_some()).then(|| reason.clone());
+        status.trouble = reason.map(|reason| {
+            let since = status.trouble.as_ref().map_or_else(Instant::now, |before| before.since);
+            Trouble { reason, since }
+        });
+        let is_stopped = status.is_stopped;
+        drop(status);
+        if let (Some(change), Some(observer)) = (change, &*self.observer.lock()) {
+            observer(change.as_deref());
+        }
+        if is_stopped { Err(Stopped) } else { Ok(replies) }
+    }
+
+    /// Sends requests until each has a useful reply.
+    fn repeat(
+        &self,
+        requests: &[(Request, &[u8])],
+        is_useful: impl Fn(&Reply) -> bool,
+    ) -> Result<Vec<Reply>, Stopped> {
+        let (begin, mut attempts) = (Instant::now(), 0);
+        let mut replies = vec![None; requests.len()];
+        loop {
+            let open = (0..requests.len()).filter(|at| replies[*at].is_none()).take(AT_ONCE);
+            let open = open.collect::<Vec<_>>();
+            if open.is_empty() {
+                return Ok(replies.into_iter().flatten().collect());
+            }
+            let sent = open.iter().map(|at| requests[*at]).collect::<Vec<_>>();
+            let mut worst = None;
+            for (at, reply) in open.into_iter().zip(self.attempt(&sent)?) {
+                match is_useful(&reply) {
+                    true => replies[at] = Some(reply),
+                    false => worst = Some(reply),
+                }
+            }
+            match worst {
+                None => attempts = 0,
+                Some(reply) => {
+                    self.check_patience(begin, matches!(reply, Reply::Refused(_)))?;
+                    self.pause(attempts)?;
+                    attempts += 1;
+                }
+            }
+        }
+    }
+
+    /// Gives up what has gone wrong since `since`, if it is to be given up.
+    fn check_patience(&self, since: Instant, is_refused: bool) -> Result<(), Stopped> {
+        let patience = self.status.lock().patience;
+        let limit = if is_refused { Some(patience.refusing) } else { patience.unreachable };
+        if limit.is_some_and(|limit| since.elapsed() >= limit) { Err(Stopped) } else { Ok(()) }
+    }
+
+    /// Waits before another attempt, after `attempts` others that told nothing.
+    fn pause(&self, attempts: u32) -> Result<(), Stopped> {
+        let longest = PAUSE_MAX.min(PAUSE_MIN * 2_u32.pow(attempts.min(10)));
+        // Many machines that lost a store do not come back at once.
+        let part = 0.5 + (RandomState::new().hash_one(attempts) >> 48) as f64 / f64::from(1 << 17);
+        let end = Instant::now() + longest.mul_f64(part);
+        let mut status = self.status.lock();
+        while !status.is_stopped {
+            if self.stopped.wait_until(&mut status, end).timed_out() {
+                return Ok(());
+            }
+        }
+        Err(Stopped)
+    }
+
+    /// Sends a PUT for each object, and repeats those that the store refuses.
+    fn put_some(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped> {
+        let of = |object: &'_ Object| Request::Put(object.name);
+        let requests = objects.iter().map(|object| (of(object), &object.bytes[..]));
+        // Patience with a store that refuses is the same for all requests; what is unknown is the caller's.
+        let is_useful = |reply: &Reply| !matches!(reply, Reply::Refused(_));
+        let replies = self.repeat(&requests.collect::<Vec<_>>(), is_useful)?;
+        let replies = replies.into_iter().map(|reply| match reply {
+            Reply::Done => PutReply::Stored,
+            Reply::Taken => PutReply::Taken,
+            _ => PutReply::Unknown,
+        });
+        let replies = replies.collect::<Vec<_>>();
+        if replies.contains(&PutReply::Unknown) {
+            let (attempts, since) = {
+                let mut status = self.status.lock();
+                let (count, since) = status.lost_puts.unwrap_or((0, Instant::now()));
+                status.lost_puts = Some((count.saturating_add(1), since));
+                (count, since)
+            };
+            self.check_patience(since, false)?;
+            self.pause(attempts)?;
+        } else {
+            self.status.lock().lost_puts = None;
+        }
+        Ok(replies)
+    }
+}
+
+impl ObjectStore for SocketStore {
+    fn put_all(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped> {
+        let mut replies = Vec::with_capacity(objects.len());
+        let mut rest = objects;
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |object: &&Object| {
+                bytes += object.bytes.len();
+                bytes <= BYTES_AT_ONCE
+            };
+            let count = rest.iter().take(AT_ONCE).take_while(fits).count().max(1);
+            let (some, after) = rest.split_at(count);
+            replies.extend(self.put_some(some)?);
+            rest = after;
+        }
+        Ok(replies)
+    }
+
+    fn get(&self, name: ObjectName) -> Result<Option<Vec<u8>>, Stopped> {
+        Ok(self.get_all(&[name])?.pop().flatten())
+    }
+
+    fn get_all(&self, names: &[ObjectName]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        self.read(names.iter().map(|name| Request::Get(*name)))
+    }
+
+    fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        self.read(parts.iter().map(|part| Request::GetPart(*part)))
+    }
+
+    fn delete(&self, name: ObjectName) -> Result<(), Stopped> {
+        let is_useful = |reply: &Reply| matches!(reply, Reply::Done);
+        self.repeat(&[(Request::Delete(name), &[])], is_useful).map(|_| ())
+    }
+}
+
+impl SocketStore {
+    fn read(
+        &self,
+        requests: impl Iterator<Item = Request>,
+    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        let requests = requests.map(|request| (request, &[][..])).collect::<Vec<_>>();
+        let is_useful = |reply: &Reply| matches!(reply, Reply::Found(_) | Reply::Absent);
+        let replies = self.repeat(&requests, is_useful)?.into_iter();
+        Ok(replies
+            .map(|reply| if let Reply::Found(bytes) = reply { Some(bytes) } else { None })
+            .collect())
+    }
+}

@@ -1,0 +1,89 @@
+//! Starting the program that reaches an object store.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use parking_lot::Mutex;
+
+/// Returns whether a path is the URL of an object store.
+pub fn is_store_url(path: &OsStr) -> bool {
+    let path = path.as_encoded_bytes();
+    [&b"file://"[..], b"s3://", b"az://", b"gs://"].iter().any(|scheme| path.starts_with(scheme))
+}
+
+/// Returns a URL for people: without what is before `@`, and without a query. Nobody can use a store whose URL has such parts.
+pub fn shown_url(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://...@{rest}"),
+        _ => url.to_owned(),
+    }
+}
+
+/// The program `sfs-store`, of which one process at a time serves one store. Its process ends with its connection.
+#[derive(Debug)]
+pub struct StoreProgram {
+    path: PathBuf,
+    url: OsString,
+    child: Mutex<Option<Child>>,
+}
+
+impl StoreProgram {
+    /// Returns the program at `path`, for the store at `url`.
+    pub fn new(path: PathBuf, url: OsString) -> Self {
+        Self { path, url, child: Mutex::default() }
+    }
+
+    /// Returns the program that is installed beside the running one, or in `../lib/sfs` from there, as packages do.
+    pub fn beside_this(url: &OsStr) -> io::Result<Self> {
+        let beside = std::env::current_exe()?.with_file_name("sfs-store");
+        let packaged = beside.with_file_name("../lib/sfs/sfs-store");
+        let mut paths = [&beside, &packaged].into_iter();
+        if let Some(path) = paths.find(|path| path.is_file()) {
+            return Ok(Self::new(path.clone(), url.to_owned()));
+        }
+        let missing = format!(
+            "{} is missing: install the program that reaches object stores there",
+            beside.display()
+        );
+        Err(io::Error::new(io::ErrorKind::NotFound, missing))
+    }
+
+    /// Ends the process that serves, if there is one, and starts another. Returns the connection to it.
+    pub fn connect(&self) -> io::Result<UnixStream> {
+        let mut child = self.child.lock();
+        if let Some(mut before) = child.take() {
+            before.kill()?;
+            before.wait()?;
+        }
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(&self.path);
+        command.arg(&self.url).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
+        // Ctrl-C at a terminal is for the caller, which may need the store to end in order.
+        let started = command.process_group(0).spawn();
+        *child = Some(started.map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+        })?);
+        Ok(ours)
+    }
+
+    /// Returns the process that serves.
+    pub fn process_id(&self) -> Option<u32> {
+        self.child.lock().as_ref().map(Child::id)
+    }
+}
+
+impl Drop for StoreProgram {
+    /// Ends the process: whoever wanted its replies has waited for them.
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.get_mut().take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Doing the work of requests.
+
+use std::sync::Arc;
+
+use object_store::path::Path;
+use object_store::{Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+use sfs_object::store_protocol::{BODY_LEN_MAX, Reply, Request};
+use sfs_object::{ObjectName, Part};
+
+use crate::directory::Directory;
+use crate::http_reply::observed;
+use crate::{outcome, probe};
+
+/// Largest number of bytes of an object that is no manifest: more than 16 MiB of pieces with their records, and a region.
+const SMALL_LEN_MAX: u64 = 64 << 20;
+
+/// Returns the largest number of bytes that an object of this name may have.
+fn len_max(name: ObjectName) -> u64 {
+    if matches!(name, ObjectName::Manifest(..)) { BODY_LEN_MAX } else { SMALL_LEN_MAX }
+}
+
+/// An object store, and the prefix of the names of one volume.
+pub(crate) struct Store {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) prefix: Path,
+    /// The directory that the store is in, if it is one.
+    pub(crate) directory: Option<Directory>,
+}
+
+impl Store {
+    /// Does what a request asks for. Returns `None` if the directory of the store was replaced: nobody knows what was done where.
+    pub(crate) async fn answer(&self, request: Request, body: Vec<u8>) -> Option<Reply> {
+        if !self.is_there() {
+            return None;
+        }
+        let reply = self.answer_now(request, body).await;
+        self.is_there().then_some(reply)
+    }
+
+    fn is_there(&self) -> bool {
+        self.directory.as_ref().is_none_or(Directory::is_there)
+    }
+
+    async fn answer_now(&self, request: Request, body: Vec<u8>) -> Reply {
+        match request {
+            Request::Put(name) => self.put(&self.path(name), body).await,
+            Request::Get(name) => {
+                self.read(&self.path(name), GetOptions::default(), len_max(name)).await
+            }
+            Request::GetPart(part) => self.get_part(part).await,
+            Request::Delete(name) => self.delete(&self.path(name)).await,
+            Request::Probe => probe::probe(self).await,
+        }
+    }
+
+    fn path(&self, name: ObjectName) -> Path {
+        self.below(&name.to_string())
+    }
+
+    /// Returns the path of a name below the prefix.
+    pub(crate) fn below(&self, name: &str) -> Path {
+        Path::from_iter(self.prefix.parts().chain(name.split('/').map(Into::into)))
+    }
+
+    /// Stores an object, if its name is free.
+    pub(crate) async fn put(&self, path: &Path, body: Vec<u8>) -> Reply {
+        let put = self.store.put_opts(path, PutPayload::from(body), PutMode::Create.into());
+        match observed(put).await {
+            (Ok(_), _) => Reply::Done,
+            (Err(error), http) => outcome::of_put(&error, &http),
+        }
+    }
+
+    /// Reads an object.
+    pub(crate) async fn get(&self, path: &Path) -> Reply {
+        self.read(path, GetOptions::default(), SMALL_LEN_MAX).await
+    }
+
+    /// Reads at most `len_max` bytes: others may have put anything there.
+    async fn read(&self, path: &Path, options: GetOptions, len_max: u64) -> Reply {
+        let read = async {
+            let found = self.store.get_opts(path, options).await?;
+            let len = found.range.end.saturating_sub(found.range.start);
+            if len > len_max { Ok(None) } else { found.bytes().await.map(Some) }
+        };
+        match observed(read).await {
+            (Ok(Some(bytes)), _) if bytes.len() as u64 <= len_max => Reply::Found(bytes.into()),
+            (Ok(_), _) => Reply::Refused(format!(
+                "{path} is larger than any object of a volume: it was not written by SFS"
+            )),
+            (Err(error), http) => outcome::of_access(&error, &http),
+        }
+    }
+
+    async fn get_part(&self, part: Part) -> Reply {
+        let path = self.path(part.name);
+        let end = part.offset.saturating_add(part.len);
+        if part.len > 0 {
+            let range = GetRange::Bounded(part.offset..end);
+            let reply = self.read(&path, GetOptions::new().with_range(Some(range)), part.len).await;
+            if !matches!(reply, Reply::Unknown(_) | Reply::Refused(_)) {
+                return reply;
+            }
+            // A store refuses a part that begins beyond the end.
+            return match observed(self.store.head(&path)).await {
+                (Ok(object), _) if object.size <= part.offset => Reply::Found(Vec::new()),
+                _ => reply,
+            };
+        }
+        match observed(self.store.head(&path)).await {
+            (Ok(_), _) => Reply::Found(Vec::new()),
+            (Err(error), http) => outcome::of_access(&error, &http),
+        }
+    }
+
+    /// Deletes an object, if it exists.
+    pub(crate) async fn delete(&self, path: &Path) -> Reply {
+        let (result, http) = observed(self.store.delete(path)).await;
+        match result {
+            Ok(()) => Reply::Done,
+            // Azure answers 404 inside of a reply about several objects.
+            Err(error @ Error::NotFound { .. }) if !outcome::names_bucket(&error) => Reply::Done,
+            Err(error) => outcome::of_access(&error, &http),
+        }
+    }
+}

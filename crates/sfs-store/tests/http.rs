@@ -1,0 +1,106 @@
+//! A store behind HTTP that answers as the test says: each status has the meaning that the protocol gives it, and no PUT is repeated
+//! behind the protocol's back.
+
+#[expect(dead_code, reason = "every test program uses a part of the module")]
+mod server;
+
+use std::sync::Mutex;
+
+use server::{Answer, HttpServer, Received, bucket_at};
+use sfs_object::{Epoch, Object, ObjectName, ObjectStore, PutReply};
+
+const KEYS: [&str; 2] = ["key", "secret"];
+
+fn object() -> Object {
+    Object { name: ObjectName::Log(Epoch(1), 1), bytes: b"content".to_vec() }
+}
+
+fn body(code: &str) -> String {
+    format!("<Error><Code>{code}</Code><Message>A message.</Message></Error>")
+}
+
+#[test]
+fn each_status_of_a_put_has_its_meaning_and_is_seen_once() {
+    for (status, code, expected) in [
+        (Some(200), "", Ok(PutReply::Stored)),
+        (Some(412), "PreconditionFailed", Ok(PutReply::Taken)),
+        (Some(409), "ConditionalRequestConflict", Ok(PutReply::Unknown)),
+        (Some(500), "InternalError", Ok(PutReply::Unknown)),
+        (Some(503), "SlowDown", Ok(PutReply::Unknown)),
+        (Some(429), "TooManyRequests", Ok(PutReply::Unknown)),
+        (None, "", Ok(PutReply::Unknown)),
+        (Some(403), "AccessDenied", Err("the object store: A message. (AccessDenied)")),
+        (Some(404), "NoSuchBucket", Err("the object store: A message. (NoSuchBucket)")),
+        (Some(507), "", Err("507")),
+    ] {
+        let text = if code.is_empty() { String::new() } else { body(code) };
+        let server = HttpServer::new(move |_| status.map(|status| (status, text.clone())));
+        let store = bucket_at(&server.endpoint, KEYS, "bucket");
+        match (store.put_all(&[object()]), expected) {
+            (Ok(replies), Ok(expected)) => assert_eq!(replies, [expected], "{status:?}"),
+            (Err(_), Err(expected)) => {
+                let reason = store.trouble().expect("a reason").reason;
+                assert!(reason.contains(expected), "{status:?}: {reason}");
+            }
+            other => panic!("{status:?}: {other:?}"),
+        }
+        let received = server.received();
+        assert_eq!(received.len(), 1, "{status:?}: {received:?}");
+        let request = &received[0];
+        let path = "put /bucket/volume/0000000000000001/log/0000000000000001 ";
+        assert!(request.head[0].starts_with(path), "{request:?}");
+        assert!(request.head.contains(&"if-none-match: *".to_owned()), "{request:?}");
+        assert!(!request.head.iter().any(|line| line.contains("secret")), "{request:?}");
+    }
+}
+
+#[test]
+fn a_missing_object_is_not_a_missing_bucket_and_reads_are_repeated() {
+    let name = object().name;
+    let with = |code: &'static str| HttpServer::new(move |_| Some((404, body(code))));
+    let server = with("NoSuchKey");
+    assert_eq!(bucket_at(&server.endpoint, KEYS, "bucket").get(name), Ok(None));
+    let server = with("NoSuchBucket");
+    assert!(bucket_at(&server.endpoint, KEYS, "bucket").get(name).is_err());
+
+    let answers =
+        Mutex::new(vec![Some((200, "content".to_owned())), None, Some((503, body("SlowDown")))]);
+    let next = move |_: &Received| -> Answer { answers.lock().expect("no panic").pop().flatten() };
+    let server = HttpServer::new(next);
+    let store = bucket_at(&server.endpoint, KEYS, "bucket");
+    assert_eq!(store.get(name), Ok(Some(b"content".to_vec())));
+    assert_eq!(server.received().len(), 3);
+}
+
+#[test]
+fn a_probe_refuses_a_store_that_does_not_honour_the_condition() {
+    let server = HttpServer::new(|_| Some((200, "x".repeat(64))));
+    let store = bucket_at(&server.endpoint, KEYS, "bucket");
+    let refused = store.probe().expect_err("each PUT is stored");
+    assert!(
+        refused.starts_with("this object store cannot hold a volume, because it does not honour")
+            && refused.ends_with("two PUTs with If-None-Match: * of one name were both taken"),
+        "{refused}"
+    );
+    let methods = server.received().into_iter().map(|request| request.method);
+    assert_eq!(methods.collect::<Vec<_>>(), ["put", "put", "get", "delete"]);
+
+    // A server that takes nothing, and one that loses what it takes.
+    let server = HttpServer::new(|request| match &request.method[..] {
+        "put" => Some((412, body("PreconditionFailed"))),
+        _ => Some((404, body("NoSuchKey"))),
+    });
+    let refused = bucket_at(&server.endpoint, KEYS, "bucket").probe().expect_err("no PUT");
+    assert!(refused.ends_with("no PUT of a free name was taken"), "{refused}");
+    let puts = Mutex::new(0);
+    let server = HttpServer::new(move |request| match &request.method[..] {
+        "put" => {
+            let mut puts = puts.lock().expect("no panic");
+            *puts += 1;
+            Some(if *puts == 1 { (200, String::new()) } else { (412, body("PreconditionFailed")) })
+        }
+        _ => Some((404, body("NoSuchKey"))),
+    });
+    let refused = bucket_at(&server.endpoint, KEYS, "bucket").probe().expect_err("it is lost");
+    assert!(refused.ends_with("an object that was just stored cannot be read"), "{refused}");
+}

@@ -1,0 +1,262 @@
+//! A mounted volume in an object store: opening it, its thread, and its end.
+//!
+//! The file or device that the mount has open is the local cache; the volume above it is an [`ObjectDevice`]. The network is in another
+//! process, `sfs-store`, which the monitor starts, because the sandbox lets the daemon start none. The thread uploads what is written,
+//! and deletes what nothing needs any more.
+
+pub(crate) mod credentials;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crossbeam::channel::{self, RecvTimeoutError, Sender};
+use parking_lot::Mutex;
+use sfs_device::{BLOCK_SIZE, Device, FileDevice, OpenErrorKind};
+use sfs_object::{
+    Durability, Failure, Limits, Nonce, ObjectDevice, ObjectError, OpenError, OpenRequest,
+    Patience, SocketStore, read_state,
+};
+
+use crate::exit_error::ExitError;
+use crate::monitor::Monitor;
+use crate::mount::{OpenedDevice, open_device};
+use crate::mount_options::MountOptions;
+use crate::ready_pipe::ReadyPipe;
+use crate::volume_cache::random_epoch;
+
+/// How long an unmount waits for a store that does not answer.
+const ENDING: Patience =
+    Patience { unreachable: Some(Duration::from_secs(30)), refusing: Duration::from_secs(5) };
+
+/// The volume of a mount.
+pub(crate) struct ObjectVolume {
+    device: Arc<ObjectDevice<Arc<SocketStore>>>,
+    store: Arc<SocketStore>,
+    name: String,
+    cache: String,
+    durability: Durability,
+    upload_interval: Duration,
+    thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
+    has_ended: Mutex<bool>,
+}
+
+/// A local cache that is open, and the volume in a store.
+pub(crate) struct Opened {
+    pub(crate) cache: OpenedDevice,
+    pub(crate) volume: Arc<ObjectVolume>,
+}
+
+/// Opens the volume in the store at `url`, and its local cache, which `local` makes the device of. An empty or missing cache file is
+/// made.
+pub(crate) fn open(
+    url: &Path,
+    options: &MountOptions,
+    monitor: &Arc<Monitor>,
+    pipe: &mut ReadyPipe,
+    local: impl FnOnce(&Arc<FileDevice>) -> Arc<dyn Device>,
+) -> Result<Opened, ExitError> {
+    let name = sfs_object::shown_url(&url.to_string_lossy());
+    let path = check(&name, options)?;
+    let connecting = monitor.clone();
+    let connect = move || connecting.start_store().map(Into::into);
+    let store = Arc::new(SocketStore::new(Box::new(connect), Patience::IMPATIENT));
+    let failed = |error: &OpenError| match error {
+        OpenError::Failure(Failure::Object(ObjectError::NoVolume)) => {
+            ExitError::mount(format_args!(
+                "{name}: there is no volume; 'sfs-mkfs {name} --cache FILE --size SIZE' makes one"
+            ))
+        }
+        error => ExitError::mount(format_args!("{name}: {}", store.explain(error))),
+    };
+    let state = read_state(&store).map_err(|error| failed(&error))?;
+    let needed_bytes = state.shape.cache_blocks() * BLOCK_SIZE as u64;
+    if make_cache(path, needed_bytes)? {
+        // Who has a cache has been here before.
+        let probed = store.probe();
+        probed.map_err(|reason| ExitError::mount(format_args!("{name}: {reason}")))?;
+    }
+    let cache = open_device(path, options, pipe)?;
+    if cache.is_write_protected {
+        return Err(ExitError::mount(format_args!("{}: is write-protected", path.display())));
+    }
+    let cache_blocks = match options.cache_size {
+        Some(bytes) => bytes / BLOCK_SIZE as u64,
+        None => room_for(path, needed_bytes) / BLOCK_SIZE as u64,
+    };
+    let request = OpenRequest {
+        nonce: Nonce(random_epoch()),
+        host: sfs_system::host_name(),
+        now: now_secs(),
+        takes_over: options.takeover,
+        durability: options.durability,
+        limits: Limits::of_mount(cache_blocks),
+    };
+    let device = ObjectDevice::open(store.clone(), local(&cache.device), &request);
+    let device = Arc::new(device.map_err(|error| failed(&error))?);
+    store.remember_volume().map_err(|error| failed(&OpenError::Failure(error.into())))?;
+    store.set_patience(Patience::OF_MOUNTS);
+    let shown = name.clone();
+    store.observe(Box::new(move |trouble| match trouble {
+        Some(reason) => tracing::warn!("{shown}: {reason}; what needs the object store waits"),
+        None => tracing::info!("{shown}: the object store answers again"),
+    }));
+    let volume = ObjectVolume {
+        device,
+        store,
+        name,
+        cache: path.display().to_string(),
+        durability: options.durability,
+        upload_interval: options.upload_interval,
+        thread: Mutex::default(),
+        has_ended: Mutex::new(false),
+    };
+    Ok(Opened { cache, volume: Arc::new(volume) })
+}
+
+/// Refuses options that a volume in an object store does not have. Returns the path of the local cache.
+fn check<'a>(name: &str, options: &'a MountOptions) -> Result<&'a Path, ExitError> {
+    if options.volume.read_only {
+        return Err(ExitError::usage(format_args!(
+            "{name}: a volume in an object store cannot be mounted read-only yet"
+        )));
+    }
+    options.cache_file.as_deref().ok_or_else(|| {
+        ExitError::usage(format_args!(
+            "{name}: a volume in an object store needs a local cache: give -o cache_file=FILE"
+        ))
+    })
+}
+
+/// Makes a sparse file of `len` bytes, unless there is a file with content or a device. Returns whether it did.
+fn make_cache(path: &Path, len: u64) -> Result<bool, ExitError> {
+    let failed = |error| ExitError::mount(format_args!("{}: {error}", path.display()));
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() && found.len() == 0 => {
+            let file = fs::File::options().write(true).open(path);
+            file.and_then(|file| file.set_len(len)).map_err(failed)?;
+            Ok(true)
+        }
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            FileDevice::create(path, len).map(|_| true).or_else(|error| match error.kind {
+                OpenErrorKind::Exists => Ok(false),
+                _ => Err(ExitError::mount(error)),
+            })
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Returns the bytes that the cache at `path` may take without being told: half of what it has and what is free beside it.
+fn room_for(path: &Path, needed_bytes: u64) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(found) = fs::metadata(path) else { return needed_bytes };
+    let Ok(space) = rustix::fs::statvfs(path) else { return needed_bytes };
+    match found.is_file() {
+        true => (found.blocks() * 512 + space.f_bavail * space.f_frsize) / 2,
+        false => needed_bytes,
+    }
+}
+
+/// Returns the reason of a failure for the user: who has the volume now, if it was taken over.
+fn reason(store: &Arc<SocketStore>, failure: Failure) -> String {
+    let is_taken_over = matches!(
+        failure,
+        Failure::Object(ObjectError::TakenOver { .. } | ObjectError::Superseded(_))
+    );
+    match is_taken_over.then(|| read_state(store)) {
+        Some(Ok(state)) => format!("{} has taken the volume over", state.host),
+        _ => store.explain(&failure.into()),
+    }
+}
+
+fn now_secs() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl ObjectVolume {
+    /// Returns the volume as a device.
+    pub(crate) fn device(&self) -> Arc<dyn Device> {
+        self.device.clone()
+    }
+
+    /// Returns the contract of fsync(2).
+    pub(crate) fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Returns the path of the local cache.
+    pub(crate) fn cache(&self) -> &str {
+        &self.cache
+    }
+
+    /// Returns the process that has the store.
+    pub(crate) fn store(&self) -> &SocketStore {
+        &self.store
+    }
+
+    /// Returns why nothing more is written, if that is so.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.device.failure()
+    }
+
+    /// Starts the thread.
+    pub(crate) fn start(&self) -> std::io::Result<()> {
+        let (stop, stopped) = channel::bounded::<()>(0);
+        let (device, store) = (self.device.clone(), self.store.clone());
+        let (name, cache) = (self.name.clone(), self.cache.clone());
+        let interval = self.upload_interval;
+        let run = move || {
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
+                if let Err(failure) = device.work(now_secs()) {
+                    let reason = reason(&store, failure);
+                    tracing::error!(
+                        "{name}: {reason}; nothing more is written, and the cache {cache} has what was not uploaded"
+                    );
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("sfs-upload".into()).spawn(run)?;
+        *self.thread.lock() = Some((stop, thread));
+        Ok(())
+    }
+
+    /// Waits no longer for a store that does not answer than an unmount may.
+    pub(crate) fn begin_to_end(&self) {
+        self.store.set_patience(ENDING);
+    }
+
+    /// Uploads everything, and lets other machines use the volume, which was closed before.
+    pub(crate) fn end(&self) -> Result<(), ExitError> {
+        *self.has_ended.lock() = true;
+        self.begin_to_end();
+        if let Some((stop, thread)) = self.thread.lock().take() {
+            drop(stop);
+            thread.join().expect("a panic ends the process");
+        }
+        self.device.close(now_secs()).map_err(|failure| {
+            let failure = ExitError::mount(format_args!(
+                "{}: not everything was uploaded: {}; the cache {} has the rest: keep it, and mount the volume with it again",
+                self.name,
+                reason(&self.store, failure),
+                self.cache
+            ));
+            tracing::error!("{failure}");
+            failure
+        })
+    }
+}
+
+impl Drop for ObjectVolume {
+    /// Ends the use of a volume whose mount has failed, so that others find it free.
+    fn drop(&mut self) {
+        if !*self.has_ended.lock() {
+            // The reason of the failure is told already.
+            let _ = self.end();
+        }
+    }
+}
