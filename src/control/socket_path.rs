@@ -6,16 +6,17 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::unistd::geteuid;
+use rustix::fs::{Mode, OFlags};
 use sfs_system::mountinfo::DeviceNumber;
 
 /// Directory of root's sockets.
@@ -158,8 +159,9 @@ pub(super) fn adopt(
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    let without_opening = libc::O_PATH | libc::O_NOFOLLOW;
-    OpenOptions::new().read(true).custom_flags(without_opening).open(path)
+    // Options of the standard library leave O_PATH out where the C library is musl.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
 impl Drop for BoundSocket {

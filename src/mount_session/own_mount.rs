@@ -6,13 +6,13 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::mount::MntFlags;
 use nix::sys::stat;
+use rustix::fs::{Mode, OFlags, open};
 use sfs_system::mountinfo::{DeviceNumber, MountRecord, MountTable};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -147,9 +147,11 @@ pub(super) fn table() -> Result<MountTable, ExitError> {
 /// Opens the root directory of the mount that was just made at `dir`, without asking its daemon for anything. The mount is in use
 /// until the value is dropped.
 pub(super) fn root(dir: &Path) -> Result<File, ExitError> {
-    let without_opening = libc::O_PATH | libc::O_DIRECTORY;
-    let opened = File::options().read(true).custom_flags(without_opening).open(dir);
-    opened.map_err(|error| ExitError::system(format_args!("{}: {error}", dir.display())))
+    // Options of the standard library leave O_PATH out where the C library is musl.
+    let opened = open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    opened
+        .map(File::from)
+        .map_err(|error| ExitError::system(format_args!("{}: {error}", dir.display())))
 }
 
 pub(super) fn no_table(error: &std::io::Error) -> ExitError {

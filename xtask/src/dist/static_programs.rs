@@ -1,15 +1,22 @@
 //! Static programs for several processors, each in an archive. A target that cannot be had is skipped with the reason.
 
-use std::{fs, path::Path};
+use std::{env, fs, path::Path};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use crate::{
+    device::TestDevice,
     dist::{environment, environment::BuildEnvironment},
+    filesystem::{Blocks, Cache, FilesystemKind},
+    mount::Mount,
     report::{StepOutcome, Tally},
     run::Cmd,
-    workspace::Workspace,
+    scratch::Scratch,
+    workspace::{Programs, Workspace},
 };
+
+/// Length of the image that the programs are tried out with.
+const IMAGE_LEN: u64 = 64 << 20;
 
 /// Packages of the programs. `sfs-store` has parts in C, for which each target would need a compiler.
 const PACKAGES: [&str; 4] = ["sfs", "sfs-mkfs", "sfs-fsck", "sfs-probe"];
@@ -70,6 +77,9 @@ fn build(workspace: &Workspace, target: &StaticTarget, out: &Path) -> Result<Ste
         }
         sizes.push(format!("{name} {} KiB", kind.len() / 1024));
     }
+    if triple.starts_with(env::consts::ARCH) && FilesystemKind::Sfs.need().is_ok() {
+        try_out(&Programs::of_build(&programs)?)?;
+    }
     let archive = out.join(format!("sfs-{}-{triple}.tar.gz", env!("CARGO_PKG_VERSION")));
     let date = environment::source_date(workspace)?;
     Cmd::new("tar")
@@ -84,6 +94,23 @@ fn build(workspace: &Workspace, target: &StaticTarget, out: &Path) -> Result<Ste
         .read()?;
     println!("{}", archive.display());
     Ok(StepOutcome::passed().note(sizes.join(", ")))
+}
+
+/// Writes a file to a new volume, and reads it back after an unmount. Regression: with musl, the daemon asked itself for its mount point
+/// before it answered.
+fn try_out(programs: &Programs) -> Result<()> {
+    let scratch = Scratch::new()?;
+    let device = TestDevice::image(&scratch.dir.join("image"), IMAGE_LEN)?;
+    FilesystemKind::Sfs.make(programs, &device, Blocks::Discard)?;
+    let dir = scratch.dir.join("mount");
+    let mount = || Mount::new(FilesystemKind::Sfs, programs, &device, &dir, Cache::Writeback);
+    let mounted = mount()?;
+    fs::write(dir.join("file"), "content")?;
+    mounted.unmount()?;
+    let mounted = mount()?;
+    ensure!(fs::read(dir.join("file"))? == b"content", "the file has other content");
+    mounted.unmount()?;
+    FilesystemKind::Sfs.check(programs, &device)
 }
 
 /// Returns whether an ELF file names a dynamic linker, by a program header of the type PT_INTERP.
