@@ -70,12 +70,12 @@ mod tests {
             trouble_secs: None,
             failure: None,
         };
-        let line = "  store       2 PUT (4.0 MiB), 3 GET (0 B), 1 DELETE; fsync is local";
+        let line = "  store       2 PUT (4 MiB), 3 GET (0 bytes), 1 DELETE; fsync is local";
         assert_eq!(report.to_string(), line);
         (report.trouble, report.trouble_secs) = (Some("no\u{1b} network".into()), Some(7));
         assert_eq!(
             report.to_string(),
-            format!("{line}\n              waiting for 7 s: no network")
+            format!("{line}\n              waiting for 7 s: no? network")
         );
         report.failure = Some("another machine has the volume".into());
         let second = "              nothing more is written: another machine has the volume";
