@@ -73,11 +73,8 @@ pub(crate) fn open(
     };
     let state = read_state(&store).map_err(|error| failed(&error))?;
     let needed_bytes = state.shape.cache_blocks() * BLOCK_SIZE as u64;
-    if make_cache(path, needed_bytes)? {
-        // Who has a cache has been here before.
-        let probed = store.probe();
-        probed.map_err(|reason| ExitError::mount(format_args!("{name}: {reason}")))?;
-    }
+    store.probe().map_err(|reason| ExitError::mount(format_args!("{name}: {reason}")))?;
+    make_cache(path, needed_bytes)?;
     let cache = open_device(path, options, pipe)?;
     if cache.is_write_protected {
         return Err(ExitError::mount(format_args!("{}: is write-protected", path.display())));
@@ -96,23 +93,24 @@ pub(crate) fn open(
     };
     let device = ObjectDevice::open(store.clone(), local(&cache.device), &request);
     let device = Arc::new(device.map_err(|error| failed(&error))?);
-    store.remember_volume().map_err(|error| failed(&OpenError::Failure(error.into())))?;
-    store.set_patience(Patience::OF_MOUNTS);
     let shown = name.clone();
-    store.observe(Box::new(move |trouble| match trouble {
-        Some(reason) => tracing::warn!("{shown}: {reason}; what needs the object store waits"),
-        None => tracing::info!("{shown}: the object store answers again"),
-    }));
+    // Releases the volume if the mount fails from here on.
     let volume = ObjectVolume {
         device,
-        store,
-        name,
+        store: store.clone(),
+        name: name.clone(),
         cache: path.display().to_string(),
         durability: options.durability,
         upload_interval: options.upload_interval,
         thread: Mutex::default(),
         has_ended: Mutex::new(false),
     };
+    store.remember_volume().map_err(|error| failed(&OpenError::Failure(error.into())))?;
+    store.set_patience(Patience::OF_MOUNTS);
+    store.observe(Box::new(move |trouble| match trouble {
+        Some(reason) => tracing::warn!("{shown}: {reason}; what needs the object store waits"),
+        None => tracing::info!("{shown}: the object store answers again"),
+    }));
     Ok(Opened { cache, volume: Arc::new(volume) })
 }
 
@@ -130,19 +128,18 @@ fn check<'a>(name: &str, options: &'a MountOptions) -> Result<&'a Path, ExitErro
     })
 }
 
-/// Makes a sparse file of `len` bytes, unless there is a file with content or a device. Returns whether it did.
-fn make_cache(path: &Path, len: u64) -> Result<bool, ExitError> {
+/// Makes a sparse file of `len` bytes, unless there is a file with content or a device.
+fn make_cache(path: &Path, len: u64) -> Result<(), ExitError> {
     let failed = |error| ExitError::mount(format_args!("{}: {error}", path.display()));
     match fs::metadata(path) {
         Ok(found) if found.is_file() && found.len() == 0 => {
             let file = fs::File::options().write(true).open(path);
-            file.and_then(|file| file.set_len(len)).map_err(failed)?;
-            Ok(true)
+            file.and_then(|file| file.set_len(len)).map_err(failed)
         }
-        Ok(_) => Ok(false),
+        Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            FileDevice::create(path, len).map(|_| true).or_else(|error| match error.kind {
-                OpenErrorKind::Exists => Ok(false),
+            FileDevice::create_private(path, len).map(drop).or_else(|error| match error.kind {
+                OpenErrorKind::Exists => Ok(()),
                 _ => Err(ExitError::mount(error)),
             })
         }
@@ -211,13 +208,16 @@ impl ObjectVolume {
         let interval = self.upload_interval;
         let run = move || {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
-                if let Err(failure) = device.work(now_secs()) {
-                    let reason = reason(&store, failure);
-                    tracing::error!(
-                        "{name}: {reason}; nothing more is written, and the cache {cache} has what was not uploaded"
-                    );
-                    return;
+                let Err(failure) = device.work(now_secs()) else { continue };
+                let reason = reason(&store, failure);
+                if device.failure().is_none() {
+                    tracing::warn!("{name}: {reason}; it is tried again");
+                    continue;
                 }
+                tracing::error!(
+                    "{name}: {reason}; nothing more is written, and the cache {cache} has what was not uploaded"
+                );
+                return;
             }
         };
         let thread = std::thread::Builder::new().name("sfs-upload".into()).spawn(run)?;
@@ -239,12 +239,17 @@ impl ObjectVolume {
             thread.join().expect("a panic ends the process");
         }
         self.device.close(now_secs()).map_err(|failure| {
-            let failure = ExitError::mount(format_args!(
-                "{}: not everything was uploaded: {}; the cache {} has the rest: keep it, and mount the volume with it again",
-                self.name,
-                reason(&self.store, failure),
-                self.cache
-            ));
+            let is_released = self.device.is_released();
+            let (name, cache) = (&self.name, &self.cache);
+            let reason = reason(&self.store, failure);
+            let failure = match is_released {
+                true => ExitError::mount(format_args!(
+                    "{name}: everything was uploaded, but the cache {cache} fails: {reason}; use another one"
+                )),
+                false => ExitError::mount(format_args!(
+                    "{name}: not everything was uploaded: {reason}; the cache {cache} has the rest: keep it, and mount the volume with it again"
+                )),
+            };
             tracing::error!("{failure}");
             failure
         })

@@ -85,6 +85,13 @@ pub fn unmount(request: &UnmountRequest<'_>) -> Result<(), ExitError> {
                  lost; the next mount of {device} rolls forward"
             )));
         }
+        // The store says nothing about the daemon.
+        Err(trouble) if sfs_object::is_store_url(mount.source.as_os_str()) => {
+            return Err(ExitError::mount(format_args!(
+                "{dir}: unmounted, but its daemon does not say when everything is in {device}: {trouble}; wait until that sfs-mount \
+                 has ended"
+            )));
+        }
         Err(trouble) => {
             say(format_args!("{dir}: waiting for the daemon to release {device}: {trouble}"));
         }

@@ -20,6 +20,7 @@ use sfs_system::mountinfo::DeviceNumber;
 
 use super::program_memory::{self, ProgramMemory, Programs, descriptor_path};
 use super::trial::{Trial, Trials, end};
+use super::trusted_file;
 use super::upgrade::AnswerUpgrade;
 use crate::exit_error::ExitError;
 
@@ -261,13 +262,18 @@ impl Starter {
         self.programs.lock().go_back()
     }
 
-    /// Starts the program that reaches the object store of the mount, and ends the one before. Returns the socket to it.
+    /// Starts the program that reaches the object store of the mount, and ends the one before. Returns the socket to it. The program is
+    /// opened once, as one that root runs.
     pub(super) fn start_store(&self) -> io::Result<OwnedFd> {
         let url = self.spec.store.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let mut store = self.store.lock();
         let program = match &mut *store {
             Some(program) => program,
-            none => none.insert(StoreProgram::beside_this(url)?),
+            none => {
+                let program = StoreProgram::beside_this(url)?;
+                let file = trusted_file::open(program.path())?;
+                none.insert(program.started_from(file))
+            }
         };
         program.connect().map(OwnedFd::from)
     }

@@ -248,7 +248,10 @@ pub(super) fn prepare(
     if let Some(journal) = &journal {
         shell.set_journal(journal.clone());
     }
-    device.yield_claim();
+    // The kernel claims the device of a mount, and not a cache.
+    if objects.is_none() {
+        device.yield_claim();
+    }
     let signals = own_mount::signals()?;
     let (unannounced, mut serving, own, root) = match taken {
         Some(taken) => {

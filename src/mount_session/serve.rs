@@ -204,8 +204,13 @@ impl Prepared {
             begun.end();
         }
         let released = self.objects.as_ref().map_or(Ok(()), |objects| objects.end());
-        // Says where the rest is.
-        let closed = released.and(closed);
+        let closed = match (closed, released) {
+            // The cache lacks what the volume could not write.
+            (Err(unwritten), Err(kept)) => {
+                Err(ExitError::mount(format_args!("{unwritten}; {kept}")))
+            }
+            (closed, released) => closed.and(released),
+        };
         // Finding the names of files with lost data may read the whole tree, so it comes after all data has been written.
         let lost = lost_writeback.report(&volume, dir);
         if !lost.unreported.is_empty() {

@@ -113,7 +113,17 @@ impl FileDevice {
     ///
     /// [`OpenErrorKind::Exists`] if the path exists.
     pub fn create(path: &Path, length: u64) -> Result<FileDevice, OpenError> {
-        open::create(path, length)?;
+        open::create(path, length, 0o666)?;
+        FileDevice::open(path, Access::ReadWrite)
+    }
+
+    /// Makes a file as [`FileDevice::create`], which only its owner may read.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileDevice::create`].
+    pub fn create_private(path: &Path, length: u64) -> Result<FileDevice, OpenError> {
+        open::create(path, length, 0o600)?;
         FileDevice::open(path, Access::ReadWrite)
     }
 

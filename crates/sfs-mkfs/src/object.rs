@@ -3,7 +3,8 @@
 //! The first write comes after every check has passed. A run that is cut off later leaves objects that no volume uses; another run
 //! says so, and asks for another prefix.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -70,10 +71,10 @@ fn shown(url: &Path) -> PathBuf {
     sfs_object::shown_url(&url.to_string_lossy()).into()
 }
 
-/// Makes the directory of a `file:` URL, whose parent has to exist.
+/// Makes the directory of a `file:` URL, whose parent has to exist. Objects have the content of files, whoever may read those.
 fn make_directory(url: &Path) -> std::io::Result<()> {
     match url.to_str().and_then(|url| url.strip_prefix("file://")) {
-        Some(dir) if !Path::new(dir).exists() => fs::create_dir(dir),
+        Some(dir) if !Path::new(dir).exists() => DirBuilder::new().mode(0o700).create(dir),
         _ => Ok(()),
     }
 }
@@ -85,7 +86,7 @@ fn open_cache(
 ) -> Result<Arc<dyn Device>, MkfsError> {
     if !path.exists() {
         let len = shape.cache_blocks() * BLOCK_SIZE as u64;
-        return Ok(Arc::new(FileDevice::create(path, len).map_err(MkfsError::Open)?));
+        return Ok(Arc::new(FileDevice::create_private(path, len).map_err(MkfsError::Open)?));
     }
     refuse_in_use(path)?;
     let device = FileDevice::open(path, Access::ReadWrite).map_err(MkfsError::Open)?;

@@ -282,7 +282,8 @@ impl SocketStore {
         requests: &[(Request, &[u8])],
         is_useful: impl Fn(&Reply) -> bool,
     ) -> Result<Vec<Reply>, Stopped> {
-        let (begin, mut attempts) = (Instant::now(), 0);
+        // Since when nothing was useful, or, if the store refuses, since when it does.
+        let (mut since, mut was_refused, mut attempts) = (Instant::now(), false, 0);
         let mut replies = vec![None; requests.len()];
         loop {
             let open = (0..requests.len()).filter(|at| replies[*at].is_none()).take(AT_ONCE);
@@ -299,9 +300,13 @@ impl SocketStore {
                 }
             }
             match worst {
-                None => attempts = 0,
+                None => (since, attempts) = (Instant::now(), 0),
                 Some(reply) => {
-                    self.check_patience(begin, matches!(reply, Reply::Refused(_)))?;
+                    let is_refused = matches!(reply, Reply::Refused(_));
+                    if std::mem::replace(&mut was_refused, is_refused) != is_refused {
+                        since = Instant::now();
+                    }
+                    self.check_patience(since, is_refused)?;
                     self.pause(attempts)?;
                     attempts += 1;
                 }

@@ -1,6 +1,7 @@
 //! Limits of the program: it gives up capabilities of root that no store needs, new privileges, and dumps of its memory, which has
 //! credentials.
 
+use rustix::fs::Mode;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
@@ -12,6 +13,8 @@ const BITS: u32 = 64;
 
 /// Limits this thread, and those that it starts. A limit that cannot be had is left out: an ordinary user has nothing to give up.
 pub(crate) fn enter(url: &str) {
+    // Objects have the content of files, whoever may read those.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let _ = set_no_new_privs(true);
     // Files with credentials, and a directory of objects, may belong to another user than root.

@@ -223,9 +223,11 @@ pub(super) fn reopen(
     Ok(file)
 }
 
-pub(super) fn create(path: &Path, length: u64) -> Result<(), OpenError> {
+/// Makes a sparse file with the permissions `mode`, but for what the mask of the process takes away.
+pub(super) fn create(path: &Path, length: u64, mode: u32) -> Result<(), OpenError> {
     let explain = |error: io::Error| OpenError { path: path.to_owned(), kind: error.into() };
-    let file = File::create_new(path).map_err(explain)?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+    let file = file.map_err(explain)?;
     file.set_len(length).map_err(|error| {
         // The new file is empty. An error of its removal says less than the first error.
         let _ = fs::remove_file(path);
@@ -318,7 +320,7 @@ mod tests {
     fn disabling_direct_io_keeps_the_lock() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("image");
-        create(&path, 8192).unwrap();
+        create(&path, 8192, 0o600).unwrap();
         let (file, direct_io) = open_file(&path, Access::ReadOnly, false).unwrap();
         lock(&file, Access::ReadOnly, false).unwrap();
         let mut byte = [0];

@@ -1,11 +1,12 @@
 //! Starting the program that reaches an object store.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use parking_lot::Mutex;
@@ -29,6 +30,8 @@ pub fn shown_url(url: &str) -> String {
 #[derive(Debug)]
 pub struct StoreProgram {
     path: PathBuf,
+    /// The program as it was opened once; `None` to find it by its path each time.
+    file: Option<File>,
     url: OsString,
     child: Mutex<Option<Child>>,
 }
@@ -36,7 +39,19 @@ pub struct StoreProgram {
 impl StoreProgram {
     /// Returns the program at `path`, for the store at `url`.
     pub fn new(path: PathBuf, url: OsString) -> Self {
-        Self { path, url, child: Mutex::default() }
+        Self { path, file: None, url, child: Mutex::default() }
+    }
+
+    /// Has this open file be the program from now on, whatever replaces it at its path.
+    #[must_use]
+    pub fn started_from(mut self, file: File) -> Self {
+        self.file = Some(file);
+        self
+    }
+
+    /// Returns the path of the program.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Returns the program that is installed beside the running one, or in `../lib/sfs` from there, as packages do.
@@ -45,7 +60,7 @@ impl StoreProgram {
         let packaged = beside.with_file_name("../lib/sfs/sfs-store");
         let mut paths = [&beside, &packaged].into_iter();
         if let Some(path) = paths.find(|path| path.is_file()) {
-            return Ok(Self::new(path.clone(), url.to_owned()));
+            return Ok(Self::new(path.canonicalize()?, url.to_owned()));
         }
         let missing = format!(
             "{} is missing: install the program that reaches object stores there",
@@ -59,11 +74,17 @@ impl StoreProgram {
         let mut child = self.child.lock();
         if let Some(mut before) = child.take() {
             before.kill()?;
-            before.wait()?;
+            // Its end is not waited for: a process on a filesystem that hangs does not end, and its socket is closed.
+            std::thread::Builder::new().spawn(move || before.wait())?;
         }
         let (ours, theirs) = UnixStream::pair()?;
-        let mut command = Command::new(&self.path);
-        command.arg(&self.url).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
+        let opened = self.file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let mut command = Command::new(opened.map_or_else(|| self.path.clone(), PathBuf::from));
+        command
+            .arg0(&self.path)
+            .arg(&self.url)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null());
         // Ctrl-C at a terminal is for the caller, which may need the store to end in order.
         let started = command.process_group(0).spawn();
         *child = Some(started.map_err(|error| {

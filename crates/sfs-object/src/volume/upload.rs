@@ -110,7 +110,8 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         if is_full {
             self.evict(0)?;
         }
-        self.collect(&mut uploader)
+        self.collect(&mut uploader);
+        Ok(())
     }
 
     /// Ends the use of the volume: everything is in the store afterwards, and another writer may begin. Writes fail from the begin of the
@@ -134,18 +135,26 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         Ok(self.local.set_header(&mut uploader.header)?)
     }
 
-    /// Deletes what nothing has needed for the grace time.
-    fn collect(&self, uploader: &mut Uploader<S>) -> Result<(), Failure> {
+    /// Returns whether the last manifest lets another writer begin.
+    pub fn is_released(&self) -> bool {
+        self.uploader.lock().published.is_released
+    }
+
+    /// Deletes what nothing has needed for the grace time. What the store does not delete is tried again after another grace time: nothing
+    /// else depends on it.
+    fn collect(&self, uploader: &mut Uploader<S>) {
         let now = uploader.now;
         uploader.garbage.iter_mut().for_each(|(_, since)| *since = since.or(Some(now)));
         while let Some((name, Some(since))) = uploader.garbage.front().copied() {
             if now < since.saturating_add(self.limits.grace_secs) {
                 break;
             }
-            self.store.delete(name)?;
+            if self.store.delete(name).is_err() {
+                uploader.garbage.iter_mut().for_each(|(_, since)| *since = Some(now));
+                break;
+            }
             uploader.garbage.pop_front();
         }
-        Ok(())
     }
 
     /// Makes what was written part of the volume. After an error nothing more is written.
