@@ -60,6 +60,11 @@ fn mounted_object_volumes_have_their_content_on_every_machine() {
         fs::write(mount.dir.join(format!("small-{no}")), &small).expect("room");
     }
     mount.unmount();
+    // Files that others may not read are in all of them.
+    for path in store.objects().iter().chain([&first.cache]) {
+        let mode = fs::metadata(path).expect("it exists").mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+    }
     wait_until("sfs-store ends with the mount", || first.store_process().is_none());
     let second = Machine::new(&store);
     let mount = second.mount("");

@@ -1,6 +1,6 @@
 //! The local cache of an object volume: whose it is, what a close leaves, and what happens when it fails or is full.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -28,6 +28,7 @@ type Hook = Box<dyn FnMut() + Send>;
 struct Store {
     objects: MemoryStore,
     at_put: Mutex<Option<Hook>>,
+    refuses_deletes: AtomicBool,
 }
 
 impl ObjectStore for Store {
@@ -45,6 +46,9 @@ impl ObjectStore for Store {
     }
 
     fn delete(&self, name: ObjectName) -> Result<(), Stopped> {
+        if self.refuses_deletes.load(Ordering::Relaxed) {
+            return Err(Stopped);
+        }
         self.objects.delete(name)
     }
 }
@@ -134,6 +138,30 @@ fn a_closed_volume_is_opened_again_with_what_the_cache_holds() {
     let volume = open(&store, local, 4 * 32).expect("a released volume");
     let pages = [read(&volume, 0, 2), read(&volume, 32, 2), read(&volume, 319, 1)];
     assert_eq!(pages, [Ok(vec![20, 1]), Ok(vec![2; 2]), Ok(vec![0])]);
+}
+
+/// Regression: a bucket that lets nobody delete ended all uploads of a mount, while fsync(2) went on to succeed.
+#[test]
+fn what_a_store_does_not_delete_keeps_nothing_from_being_uploaded() {
+    let store = made();
+    let volume = open(&store, cache(), LARGE).expect("a released volume");
+    let grace = request(LARGE).limits.grace_secs;
+    store.refuses_deletes.store(true, Ordering::Relaxed);
+    write(&volume, 0, 32, 20).expect("a write");
+    volume.join().expect("a manifest");
+    volume.work(2_000).expect("the grace time begins");
+    let before = store.objects.names().len();
+    write(&volume, 32, 1, 21).expect("a write");
+    volume.work(2_000 + grace).expect("deletions can wait");
+    write(&volume, 33, 1, 22).expect("a write");
+    volume.work(2_001 + grace).expect("deletions can wait");
+    assert_eq!(store.objects.names().len(), before + 2, "both writes are uploaded");
+    store.refuses_deletes.store(false, Ordering::Relaxed);
+    volume.work(1_999 + 2 * grace).expect("another grace time has not passed");
+    assert_eq!(store.objects.names().len(), before + 2);
+    volume.work(2_000 + 2 * grace).expect("deletions");
+    assert!(store.objects.names().len() < before + 2, "{:?}", store.objects.names());
+    volume.close(9_000).expect("a close");
 }
 
 #[test]
