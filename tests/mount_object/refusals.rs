@@ -141,10 +141,11 @@ fn mounted_object_volumes_are_sandboxed() {
     assert!(environment(store).contains(KEY));
     let of_daemon = environment(mount.daemon);
     assert!(of_daemon.contains("PATH=") && !of_daemon.contains(KEY), "{of_daemon}");
-    assert_eq!(status_line(store, "NoNewPrivs:"), "1");
-    // CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH.
-    assert_eq!(status_line(store, "CapEff:"), "0000000000000006");
-    assert_eq!(status_line(store, "CapBnd:"), "0000000000000000");
+    // CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH. It has just started.
+    let confined = ["1", "0000000000000006", "0000000000000000"];
+    wait_until("sfs-store is confined", || {
+        ["NoNewPrivs:", "CapEff:", "CapBnd:"].map(|line| status_line(store, line)) == confined
+    });
     mount.unmount();
 }
 

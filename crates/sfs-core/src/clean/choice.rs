@@ -110,7 +110,6 @@ impl Candidates<'_> {
             holds_data(segment)
                 && GAIN_PARTS * gain(segment) >= gain(emptiest)
                 && live(segment) <= live_max
-                && !self.excluded.is_taken(segment)
                 && !self.excluded.contains(&generation)
                 && !self.victims.contains(&generation)
         };

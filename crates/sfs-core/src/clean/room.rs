@@ -7,7 +7,7 @@ use crate::metadata::Metadata;
 use crate::reserves::{ChangesAhead, DELTA_SEGMENTS, checkpoint_segments, cleaning_segments};
 use crate::writeback::Reserve;
 
-/// What a round needs with one more victim.
+/// Needs of a round that has taken one more victim.
 struct RoundWith {
     /// Number of blocks of data that are moved.
     data: usize,
