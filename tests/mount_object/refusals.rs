@@ -7,7 +7,9 @@ use std::process::{Command, Output};
 use rustix::process::Pid;
 use sfs_testkit::{LoopDevice, wait_until};
 
-use super::harness::{can_mount, copy_program, sfs_ctl_stat, sfs_mount_unused, sfs_umount, stderr};
+use super::harness::{
+    can_mount, copy_program, sfs_ctl_stat, sfs_mount_unused, sfs_umount, stderr, transport,
+};
 use super::machine::{Machine, Store};
 use super::{expect, write_synced};
 
@@ -37,7 +39,8 @@ fn mounted_object_volumes_need_the_right_options() {
     refused(&without, 1, "give -o cache_file=FILE");
     refused(&machine.try_mount("ro"), 1, "cannot be mounted read-only yet");
     refused(&machine.try_mount("durability=never"), 1, "durability");
-    refused(&machine.try_mount("survive"), 1, "object store");
+    let words = if transport() == "fuser" { "--transport fuser" } else { "object store" };
+    refused(&machine.try_mount("survive"), 1, words);
     let cache_file = format!("cache_file={}", machine.cache.display());
     let mut fake = Command::new(SFS_MOUNT);
     fake.args(["--fake", "-o", &cache_file]).arg(device).arg(dir);
