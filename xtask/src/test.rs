@@ -41,9 +41,10 @@ pub(crate) const RECOVERY_LOG_MIB: u64 = 1024;
 const MOUNT_TESTS: &str = "mounted_";
 
 /// The mount tests that take long and depend little on the transport: a long run has them over each.
-const OF_ONE_TRANSPORT: [&str; 2] = [
+const OF_ONE_TRANSPORT: [&str; 3] = [
     "mounted_volumes_stay_within_their_memory_budget",
     "mounted_volumes_behave_alike_in_every_data_layout",
+    "mounted_object_volumes",
 ];
 
 /// Transports of the mount tests besides the default.
