@@ -181,8 +181,8 @@ impl MountOptions {
 
     fn take_value(&mut self, name: &str, value: &str) -> Result<bool, ExitError> {
         match name {
-            "write_buffer" => self.volume.write_buffer = values::size(name, value, 1 << 20)?,
-            "cache" => self.volume.cache = values::size(name, value, 1 << 20)?,
+            "write_buffer" => self.volume.write_buffer = values::memory(name, value)?,
+            "cache" => self.volume.cache = values::memory(name, value)?,
             "commit" => self.volume.commit_interval = values::seconds(name, value)?,
             "checkpoint" => self.volume.checkpoint_interval = values::seconds(name, value)?,
             "writeback" => self.writeback = values::switch(name, value)?,
@@ -239,7 +239,7 @@ impl MountOptions {
             "threads" => self.threads = Some(values::number(name, value, 1..=64)?),
             "cache_dev" => self.cache_device = Some(PathBuf::from(value)),
             "cache_file" => self.cache_file = Some(PathBuf::from(value)),
-            "cache_size" => self.cache_size = Some(values::size(name, value, 16 << 20)? as u64),
+            "cache_size" => self.cache_size = Some(values::size(name, value, 16 << 20..=64 << 40)?),
             "durability" => {
                 self.durability = match values::one_of(name, value, &["local", "remote"])? {
                     "remote" => Durability::Remote,

@@ -219,6 +219,11 @@ fn explain_wait(mount: &MountRecord) {
 fn too_long(mount: &MountRecord) -> ExitError {
     let device = mount.source.display();
     let seconds = WAIT_MAX.as_secs();
+    if sfs_object::is_store_url(mount.source.as_os_str()) {
+        return ExitError::mount(format_args!(
+            "{device}: unmounted, but still being uploaded after {seconds} s; it goes on: wait until the sfs-mount of it has ended"
+        ));
+    }
     ExitError::mount(format_args!(
         "{device}: unmounted, but still being written after {seconds} s, or mounted in another namespace"
     ))

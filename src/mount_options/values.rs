@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sfs_core::request::ErrorReaction;
-use sfs_system::parse_size;
+use sfs_system::{Human, parse_size};
 
 use crate::exit_error::ExitError;
 
@@ -58,11 +58,20 @@ pub(super) fn loopback(name: &str, value: &str) -> Result<SocketAddr, ExitError>
     })
 }
 
-pub(super) fn size(name: &str, value: &str, least: u64) -> Result<usize, ExitError> {
-    let parsed = parse_size(value).ok().filter(|size| (least..=1 << 40).contains(size));
-    parsed.and_then(|size| usize::try_from(size).ok()).ok_or_else(|| {
-        ExitError::usage(format_args!("{name}={value}: give a size from 1M to 1T, such as 64M"))
+/// Parses a size in bytes within `range`.
+pub(super) fn size(name: &str, value: &str, range: RangeInclusive<u64>) -> Result<u64, ExitError> {
+    parse_size(value).ok().filter(|size| range.contains(size)).ok_or_else(|| {
+        let (least, most) = (Human(*range.start()), Human(*range.end()));
+        ExitError::usage(format_args!(
+            "{name}={value}: give a size from {least} to {most}, such as 64M"
+        ))
     })
+}
+
+/// Parses the size of memory.
+pub(super) fn memory(name: &str, value: &str) -> Result<usize, ExitError> {
+    let size = size(name, value, 1 << 20..=1 << 40)?;
+    usize::try_from(size).map_err(|_| ExitError::usage(format_args!("{name}={value}: too large")))
 }
 
 pub(super) fn seconds(name: &str, value: &str) -> Result<Duration, ExitError> {

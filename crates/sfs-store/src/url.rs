@@ -35,6 +35,11 @@ pub(crate) fn store_at(argument: &str) -> Result<Store, String> {
              use the environment or files, see docs/object-storage.md",
         ));
     }
+    if url.port().is_some() || url.fragment().is_some() {
+        return Err(wrong(
+            "the URL of a store has no port and no '#'; AWS_ENDPOINT_URL names another server, see docs/object-storage.md",
+        ));
+    }
     let needs_bucket = || match url.host_str() {
         Some(bucket) if !bucket.is_empty() => Ok(bucket.to_owned()),
         _ => Err(wrong("the URL names no bucket")),
@@ -144,6 +149,9 @@ mod tests {
             "ftp://host/dir: ftp: is not known; the URL of a store begins with file:, s3:, az: or gs:"
         );
         assert_eq!(refusal("s3:///dir"), "s3:///dir: the URL names no bucket");
+        for url in ["s3://bucket:9000/dir", "s3://bucket/dir#part"] {
+            assert!(refusal(url).contains("has no port and no '#'"), "{}", refusal(url));
+        }
         assert_eq!(
             refusal("file:///no/such/dir"),
             "file:///no/such/dir: there is no such directory"
