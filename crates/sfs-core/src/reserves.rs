@@ -83,6 +83,11 @@ pub(crate) fn cleaning_segments(
     segments_after(layout, metadata, ahead, Batch::segment_data_blocks(layout)) + CLEANING_SEGMENTS
 }
 
+/// Returns whether the [`cleaning_segments`] of no changes are Clean.
+pub(crate) fn has_cleaning_reserve(layout: &Layout, metadata: &Metadata) -> bool {
+    metadata.usage.clean_count() >= cleaning_segments(layout, metadata, ChangesAhead::NONE)
+}
+
 /// Returns the number of segments that a checkpoint may have to open after the changes `ahead`, and then `moved_blocks` moved
 /// blocks.
 fn segments_after(

@@ -5,6 +5,7 @@
 //! grows. [`Patience`] says how long that goes on.
 
 mod connection;
+mod counts;
 mod program;
 mod receiver;
 
@@ -22,6 +23,7 @@ use crate::store::{Object, ObjectStore, Part, PutReply, Stopped};
 use crate::store_protocol::{Reply, Request};
 use crate::volume::{Failure as VolumeFailure, OpenError};
 use connection::{Connection, Failure};
+pub use counts::StoreCounts;
 pub use program::{StoreProgram, is_store_url, shown_url};
 
 /// Longest time for a reply. The program gives up earlier.
@@ -76,39 +78,6 @@ struct Status {
     /// PUTs in a row of which nothing is known, and the time of the first.
     lost_puts: Option<(u32, Instant)>,
     counts: StoreCounts,
-}
-
-/// Requests that were sent, each attempt for itself, and bytes of objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreCounts {
-    /// Reads of an object, or of a part of one.
-    pub gets: u64,
-    /// Attempts to store an object.
-    pub puts: u64,
-    /// Deletions.
-    pub deletes: u64,
-    /// Bytes of objects in PUTs.
-    pub bytes_up: u64,
-    /// Bytes that were read.
-    pub bytes_down: u64,
-}
-
-impl StoreCounts {
-    fn add(&mut self, (request, body): &(Request, &[u8]), reply: &Reply) {
-        match request {
-            Request::Put(_) => {
-                self.puts += 1;
-                self.bytes_up += body.len() as u64;
-            }
-            Request::Get(_) | Request::GetPart(_) => self.gets += 1,
-            Request::Delete(_) => self.deletes += 1,
-            // Some requests, once for each cache.
-            Request::Probe => {}
-        }
-        if let Reply::Found(bytes) = reply {
-            self.bytes_down += bytes.len() as u64;
-        }
-    }
 }
 
 /// Something that goes wrong at the moment.

@@ -9,11 +9,11 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::{PROGRAM, SHORT, store_at};
+use server::{PROGRAM, SHORT, request, store_at};
 use sfs_device::{Block, Device, RamDevice, Stream};
 use sfs_object::{
-    Durability, Epoch, Limits, Nonce, Object, ObjectDevice, ObjectName, ObjectStore, OpenRequest,
-    Part, Patience, PutReply, Shape, SocketStore, create,
+    Epoch, Object, ObjectDevice, ObjectName, ObjectStore, Part, Patience, PutReply, Shape,
+    SocketStore, create,
 };
 
 fn url_of(dir: &tempfile::TempDir) -> String {
@@ -181,17 +181,6 @@ fn a_program_that_is_started_without_a_socket_says_what_it_is_for() {
 }
 
 const SHAPE: Shape = Shape { volume_blocks: 320, region_blocks: 32 };
-
-fn request(nonce: u8) -> OpenRequest {
-    OpenRequest {
-        nonce: Nonce([nonce; 16]),
-        host: "host".to_owned(),
-        now: 1_000,
-        takes_over: false,
-        durability: Durability::Remote,
-        limits: Limits::of_mount(1 << 30),
-    }
-}
 
 /// The volume of decision 47, on a real store whose program is killed again and again while blocks are written.
 #[test]

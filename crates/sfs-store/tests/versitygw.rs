@@ -12,12 +12,9 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::bucket_at;
+use server::{bucket_at, request};
 use sfs_device::{Block, Device, RamDevice, Stream};
-use sfs_object::{
-    Durability, Epoch, Limits, Nonce, Object, ObjectDevice, ObjectName, ObjectStore, OpenRequest,
-    PutReply, Shape, create,
-};
+use sfs_object::{Epoch, Object, ObjectDevice, ObjectName, ObjectStore, PutReply, Shape, create};
 
 const KEYS: [&str; 2] = ["sfskey", "sfssecret"];
 
@@ -114,14 +111,6 @@ fn versitygw_honours_the_condition_and_decides_each_race() {
 fn a_volume_on_versitygw_is_read_back_without_its_cache() {
     let Some(gateway) = gateway() else { return };
     let shape = Shape { volume_blocks: 4096, region_blocks: 256 };
-    let request = |nonce| OpenRequest {
-        nonce: Nonce([nonce; 16]),
-        host: "host".to_owned(),
-        now: 1_000,
-        takes_over: false,
-        durability: Durability::Remote,
-        limits: Limits::of_mount(1 << 30),
-    };
     let cache = || Arc::new(RamDevice::new(shape.cache_blocks()));
     let store = bucket_at(&gateway.endpoint, KEYS, "bucket");
     let volume = create(store, cache(), ([7; 16], shape), &request(1)).expect("a new volume");

@@ -26,6 +26,7 @@ use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
 use crate::log::ChunkReader;
 use crate::metadata::MetadataStore;
+use crate::reserves::has_cleaning_reserve;
 use crate::tree::{NodeNotCached, VerifiedNode};
 use crate::{Error, Result};
 
@@ -338,7 +339,8 @@ impl Cleaner {
             Choice::Policy => candidates.best(),
             Choice::Needed => {
                 let emptiest = candidates.emptiest();
-                let better = emptiest.victim.filter(|_| self.has_cleaning_reserve(&metadata));
+                let may_choose = has_cleaning_reserve(layout, &metadata);
+                let better = emptiest.victim.filter(|_| may_choose);
                 let better = better.and_then(|emptiest| candidates.better_than(emptiest));
                 let better = better.filter(|better| self.fits(round, &metadata, *better));
                 Chosen { victim: better.or(emptiest.victim), ..emptiest }

@@ -31,13 +31,6 @@ impl Cleaner {
             && (round.reserve() == Reserve::Checkpoint || leaves_reserve())
     }
 
-    /// Returns whether the reserve of cleaning is Clean.
-    pub(super) fn has_cleaning_reserve(&self, metadata: &Metadata) -> bool {
-        let layout = &self.superblock.layout();
-        let reserve = cleaning_segments(layout, metadata, ChangesAhead::NONE);
-        reserve <= metadata.usage.clean_count()
-    }
-
     fn round_with(&self, round: &CleaningRound, metadata: &Metadata, victim: u32) -> RoundWith {
         let layout = &self.superblock.layout();
         let entry = metadata.usage.entry(victim);

@@ -8,7 +8,7 @@ use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage};
 use crate::clean::{CleaningRound, StallDetector};
 use crate::format::Group;
 use crate::log::{Batch, LogState};
-use crate::reserves::{ChangesAhead, cleaning_segments, reclaimable_segments};
+use crate::reserves::{has_cleaning_reserve, reclaimable_segments};
 use crate::writeback::{CheckpointReason, CommitRequest, Merging, MovedBlock, Shortage, StepError};
 
 /// Largest number of times that a thread that lacks segments cleans and releases before it writes a checkpoint.
@@ -46,11 +46,9 @@ impl SpaceControl {
     /// cleaning is not left, or dirty nodes take much of the cache.
     fn ends_gaining(&self, before: usize) -> bool {
         let metadata = self.metadata.read();
-        let clean = metadata.usage.clean_count();
-        let reserve = cleaning_segments(&self.superblock.layout(), &metadata, ChangesAhead::NONE);
         let dirty_nodes = metadata.tree.dirty_count();
-        clean > before
-            || clean < reserve
+        metadata.usage.clean_count() > before
+            || !has_cleaning_reserve(&self.superblock.layout(), &metadata)
             || checkpoint_due::before_change(dirty_nodes, self.limits.cache_bytes).is_some()
     }
 

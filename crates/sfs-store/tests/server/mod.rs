@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use sfs_object::{Patience, SocketStore, StoreProgram};
+use sfs_object::{Durability, Limits, Nonce, OpenRequest, Patience, SocketStore, StoreProgram};
 
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sfs-store");
@@ -47,6 +47,18 @@ pub(crate) fn bucket_at(endpoint: &str, keys: [&str; 2], bucket: &str) -> Arc<So
         Ok(ours)
     };
     Arc::new(SocketStore::new(Box::new(connect), SHORT))
+}
+
+/// Returns the request of a writer, whose flushes wait for the store.
+pub(crate) fn request(nonce: u8) -> OpenRequest {
+    OpenRequest {
+        nonce: Nonce([nonce; 16]),
+        host: "host".to_owned(),
+        now: 1_000,
+        takes_over: false,
+        durability: Durability::Remote,
+        limits: Limits::of_mount(1 << 30),
+    }
 }
 
 /// A request as the server has received it.
