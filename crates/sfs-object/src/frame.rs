@@ -11,6 +11,8 @@ const VERSION: u8 = 1;
 const CHECKSUM_AT: usize = 44;
 /// Length of the header, behind which the content of data begins.
 pub(crate) const HEADER_LEN: usize = 48;
+/// Length of a seal.
+pub(crate) const SEAL_LEN: usize = HEADER_LEN + size_of::<u64>();
 
 /// 128 random bits that tell writers apart; new ones for each epoch that is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -20,6 +20,7 @@ mod manifests;
 mod memory_store;
 pub mod mutant;
 mod name;
+mod presence;
 mod reader;
 mod socket_store;
 mod store;

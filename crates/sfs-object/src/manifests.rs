@@ -4,7 +4,8 @@ use crate::error::ObjectError;
 use crate::frame::{Content, Frame, Manifest};
 use crate::gallop;
 use crate::mutant::{Mutant, mutated};
-use crate::name::{Epoch, NUMBER_MAX, ObjectName};
+use crate::name::{Epoch, ObjectName};
+use crate::presence;
 use crate::store::ObjectStore;
 use crate::thinning::Thinning;
 
@@ -44,7 +45,10 @@ impl<'a, S: ObjectStore> Manifests<'a, S> {
     pub(crate) fn newest(&self) -> Result<Option<Numbered>, ObjectError> {
         loop {
             let (middle, large) = (self.thinning.middle(), self.thinning.large());
-            let begin = gallop::largest(|times| self.exists(times * large))? * large;
+            let begin = gallop::largest(self.thinning.at_once(), |times| {
+                let numbers = times.iter().map(|times| times.saturating_mul(large));
+                self.exist(&numbers.collect::<Vec<_>>())
+            })? * large;
             let begin = self.last_in_steps(begin, middle)?;
             let number = self.last_in_steps(begin, 1)?;
             if !mutated(Mutant::NewestUnchecked) && self.may_be_deleted(number + 1)? {
@@ -61,29 +65,27 @@ impl<'a, S: ObjectStore> Manifests<'a, S> {
 
     /// Returns whether a manifest exists whose presence allows that `number` is deleted.
     pub(crate) fn may_be_deleted(&self, number: u64) -> Result<bool, ObjectError> {
-        for later in self.thinning.later_of_higher_rank(number) {
-            if self.exists(later)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let later = self.thinning.later_of_higher_rank(number).collect::<Vec<_>>();
+        later.iter().try_fold(false, |may, later| Ok(may || self.exist(&[*later])?[0]))
     }
 
-    /// Returns whether there is an object other than a seal. One that is damaged counts: only the newest has to be sound.
-    fn exists(&self, number: u64) -> Result<bool, ObjectError> {
-        let name = ObjectName::Manifest(self.epoch, number);
-        if number > NUMBER_MAX {
-            return Err(ObjectError::Damaged(name));
-        }
-        let Some(bytes) = self.store.get(name)? else { return Ok(false) };
-        Ok(!matches!(Frame::decode(name, &bytes), Ok(Frame { content: Content::Seal(_), .. })))
+    /// Returns for each of the numbers whether there is an object other than a seal.
+    fn exist(&self, numbers: &[u64]) -> Result<Vec<bool>, ObjectError> {
+        presence::present(self.store, numbers, |number| ObjectName::Manifest(self.epoch, number))
     }
 
     /// Returns the last number that exists without a gap from `begin` on, in steps.
     fn last_in_steps(&self, mut begin: u64, step: u64) -> Result<u64, ObjectError> {
-        while self.exists(begin + step)? {
-            begin += step;
+        let at_once = self.thinning.at_once();
+        loop {
+            let numbers =
+                (1..=at_once as u64).map(|no| begin.saturating_add(no.saturating_mul(step)));
+            let exist = self.exist(&numbers.collect::<Vec<_>>())?;
+            let count = exist.iter().take_while(|exists| **exists).count();
+            begin += count as u64 * step;
+            if count < at_once {
+                return Ok(begin);
+            }
         }
-        Ok(begin)
     }
 }

@@ -36,7 +36,7 @@ fn newest(
     store: &impl ObjectStore,
     thinning: Thinning,
 ) -> Result<(Epoch, u64, Manifest), ObjectError> {
-    for epoch in (1..=takeover::newest_claim(store)?).rev().map(Epoch) {
+    for epoch in (1..=takeover::newest_claim(store, thinning)?).rev().map(Epoch) {
         if let Some(newest) = Manifests::new(store, epoch, thinning).newest()? {
             return Ok((epoch, newest.number, newest.manifest));
         }

@@ -6,7 +6,8 @@ use crate::frame::{Content, Frame, Manifest, Nonce};
 use crate::gallop;
 use crate::manifests::{Manifests, Numbered};
 use crate::mutant::{Mutant, mutated};
-use crate::name::{Epoch, NUMBER_MAX, ObjectName};
+use crate::name::{Epoch, ObjectName};
+use crate::presence;
 use crate::store::{Object, ObjectStore, PutReply};
 use crate::thinning::Thinning;
 
@@ -14,6 +15,8 @@ use crate::thinning::Thinning;
 const SEALS_AT_ONCE: u64 = 1024;
 /// Number of objects that are read at once.
 const READS_AT_ONCE: usize = 32;
+/// Largest number of log objects that are read at once, beyond the last one at times.
+const LOG_READS_AT_ONCE: u64 = 8;
 /// Largest number of bytes of log objects that are joined at once. Writers begin to join them much earlier.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
@@ -29,20 +32,22 @@ pub struct Recovered {
 }
 
 /// Returns the newest claimed epoch, or 0. Claims are never deleted.
-pub(crate) fn newest_claim(store: &impl ObjectStore) -> Result<u64, ObjectError> {
-    gallop::largest(|epoch| {
-        let name = ObjectName::Claim(Epoch(epoch));
-        if epoch > NUMBER_MAX {
-            Err(ObjectError::Damaged(name))
-        } else {
-            Ok(store.get(name)?.is_some())
-        }
+pub(crate) fn newest_claim(
+    store: &impl ObjectStore,
+    thinning: Thinning,
+) -> Result<u64, ObjectError> {
+    gallop::largest(thinning.at_once(), |epochs| {
+        presence::present(store, epochs, |epoch| ObjectName::Claim(Epoch(epoch)))
     })
 }
 
 /// Claims the first free epoch.
-pub(crate) fn claim(store: &impl ObjectStore, nonce: Nonce) -> Result<Epoch, ObjectError> {
-    let mut epoch = Epoch(newest_claim(store)? + 1);
+pub(crate) fn claim(
+    store: &impl ObjectStore,
+    nonce: Nonce,
+    thinning: Thinning,
+) -> Result<Epoch, ObjectError> {
+    let mut epoch = Epoch(newest_claim(store, thinning)? + 1);
     loop {
         let frame = Frame { nonce, content: Content::Claim };
         match decide(store, ObjectName::Claim(epoch), frame)? {
@@ -202,13 +207,21 @@ pub(crate) fn read_log(
     begin: u64,
 ) -> Result<Vec<Vec<u8>>, ObjectError> {
     let (mut log, mut size) = (Vec::new(), LogSize::default());
-    for name in (begin..).map(|number| ObjectName::Log(epoch, number)) {
-        let Some(bytes) = store.get(name)? else { break };
-        size.add(name, &bytes)?;
-        let Some(payload) = data(Frame::decode(name, &bytes)?.content) else { break };
-        log.push(payload);
+    let (mut next, mut width) = (begin, 1);
+    loop {
+        let numbers = next..next + width;
+        let names = numbers.map(|number| ObjectName::Log(epoch, number)).collect::<Vec<_>>();
+        for (name, bytes) in names.iter().zip(store.get_all(&names)?) {
+            let Some(bytes) = bytes else { return Ok(log) };
+            size.add(*name, &bytes)?;
+            let Some(payload) = data(Frame::decode(*name, &bytes)?.content) else {
+                return Ok(log);
+            };
+            log.push(payload);
+        }
+        next += width;
+        width = (width * 2).min(LOG_READS_AT_ONCE);
     }
-    Ok(log)
 }
 
 fn data(content: Content) -> Option<Vec<u8>> {

@@ -21,6 +21,11 @@ impl Thinning {
         Self { base }
     }
 
+    /// Returns the largest number of names that a search asks about at once.
+    pub(crate) fn at_once(self) -> usize {
+        self.base as usize
+    }
+
     /// Returns the distance of manifests with rank 1.
     pub(crate) fn middle(self) -> u64 {
         self.base

@@ -24,7 +24,7 @@ pub struct Claim<S> {
 impl<S: ObjectStore> Claim<S> {
     /// Claims the first free epoch. `nonce` is used as for [`Writer::take_over`].
     pub fn new(store: S, nonce: Nonce, thinning: Thinning) -> Result<Self, ObjectError> {
-        let epoch = takeover::claim(&store, nonce)?;
+        let epoch = takeover::claim(&store, nonce, thinning)?;
         Ok(Self { store, nonce, epoch, thinning })
     }
 

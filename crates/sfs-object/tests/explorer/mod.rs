@@ -79,6 +79,15 @@ impl ObjectStore for Script {
         }
     }
 
+    /// A store answers requests that are under way at once in any order. The last name first is the hardest: a name may be missing, and
+    /// one behind it be there already.
+    fn get_all(&self, names: &[ObjectName]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        let mut read =
+            names.iter().rev().map(|name| self.get(*name)).collect::<Result<Vec<_>, _>>()?;
+        read.reverse();
+        Ok(read)
+    }
+
     fn delete(&self, name: ObjectName) -> Result<(), Stopped> {
         self.ask(Request::Delete(name)).map(|_| ())
     }
