@@ -2,32 +2,33 @@
 
 /// Returns the largest number for which `exist` says so, or 0 if it does not for 1. It has to hold for all smaller numbers.
 ///
-/// `exist` gets up to `at_once` numbers in ascending order, and answers for each. One question for each power of two is asked first, and then the
-/// numbers between are divided into `at_once` + 1 parts again and again. Numbers may come to exist meanwhile.
+/// `exist` gets up to `at_once` numbers in ascending order, and answers for each. The smallest numbers and powers of two are asked first, and then
+/// the numbers between are divided into `at_once` + 1 parts again and again. Numbers may come to exist meanwhile.
 pub(crate) fn largest<E>(
     at_once: usize,
     mut exist: impl FnMut(&[u64]) -> Result<Vec<bool>, E>,
 ) -> Result<u64, E> {
+    let smallest = (at_once as u64 / 2).max(1);
+    let mut asked = (1..=smallest)
+        .chain(powers(smallest + 1).take(at_once - smallest as usize))
+        .collect::<Vec<_>>();
     let (mut found, mut missing) = (0, None);
-    let mut next = 1u64;
-    loop {
-        let asked: Vec<u64> = match missing {
-            None => (0..at_once as u32)
-                .map_while(|bit| next.checked_shl(bit))
-                .filter(|n| *n > 0)
-                .collect(),
-            Some(missing) => between(found, missing, at_once as u64),
-        };
-        if asked.is_empty() {
-            return Ok(found);
-        }
+    while !asked.is_empty() {
         let answers = exist(&asked)?;
         let count = answers.iter().take_while(|exists| **exists).count();
-        if let Some(last) = asked[..count].last() {
-            (found, next) = (*last, last.saturating_mul(2));
-        }
+        found = asked[..count].last().copied().unwrap_or(found);
         missing = asked.get(count).copied().or(missing);
+        asked = match missing {
+            None => powers(found + 1).take(at_once).collect(),
+            Some(missing) => between(found, missing, at_once as u64),
+        };
     }
+    Ok(found)
+}
+
+/// Returns the powers of two from `begin` on.
+fn powers(begin: u64) -> impl Iterator<Item = u64> {
+    (0..u64::BITS).map(|bit| 1 << bit).filter(move |power| *power >= begin)
 }
 
 /// Returns up to `count` numbers between two others, at equal distances.

@@ -77,9 +77,10 @@ mod tests {
         let claims = MemoryStore::default();
         let manifests = MemoryStore::default();
         put(&manifests, ObjectName::Claim(Epoch(1)), Content::Claim);
-        for bit in 0..64 {
-            put(&claims, ObjectName::Claim(Epoch(1 << bit)), Content::Claim);
-            put(&manifests, ObjectName::Manifest(Epoch(1), 1 << bit), manifest(1));
+        let small = (1..=64).flat_map(|number| [number, number * Thinning::OF_VOLUMES.large()]);
+        for number in small.chain((0..64).map(|bit| 1 << bit)) {
+            put(&claims, ObjectName::Claim(Epoch(number)), Content::Claim);
+            put(&manifests, ObjectName::Manifest(Epoch(1), number), manifest(1));
         }
         for store in [&claims, &manifests] {
             let found = read_newest(store, Thinning::OF_VOLUMES);

@@ -1,0 +1,112 @@
+//! A volume of 1 TiB, whose regions are not there: how many round trips a mount needs, what it reads, and how long it takes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use sfs_device::{Block, Device, FileDevice, Stream};
+use sfs_object::{
+    Durability, Limits, MemoryStore, Nonce, Object, ObjectDevice, ObjectName, ObjectStore,
+    OpenRequest, Part, PutReply, Shape, Stopped, create,
+};
+
+/// 1 TiB in regions of 4 MiB.
+const SHAPE: Shape = Shape { volume_blocks: 1 << 28, region_blocks: 1 << 10 };
+
+/// A store that counts round trips: requests that are sent at once are one.
+#[derive(Clone, Default)]
+struct Counted {
+    store: Arc<MemoryStore>,
+    trips: Arc<AtomicU64>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Counted {
+    fn trip(&self) {
+        self.trips.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn read(&self, parts: Vec<Option<Vec<u8>>>) -> Vec<Option<Vec<u8>>> {
+        let bytes: usize = parts.iter().flatten().map(Vec::len).sum();
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        parts
+    }
+}
+
+impl ObjectStore for Counted {
+    fn put_all(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped> {
+        self.trip();
+        // Nobody reads the regions of this test.
+        let kept = |object: &Object| match object.name {
+            ObjectName::Data(..) => Object { bytes: Vec::new(), ..object.clone() },
+            _ => object.clone(),
+        };
+        self.store.put_all(&objects.iter().map(kept).collect::<Vec<_>>())
+    }
+
+    fn get(&self, name: ObjectName) -> Result<Option<Vec<u8>>, Stopped> {
+        self.get_all(&[name]).map(|mut read| read.remove(0))
+    }
+
+    fn get_all(&self, names: &[ObjectName]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        self.trip();
+        self.store.get_all(names).map(|read| self.read(read))
+    }
+
+    fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        self.trip();
+        self.store.get_parts(parts).map(|read| self.read(read))
+    }
+
+    fn delete(&self, name: ObjectName) -> Result<(), Stopped> {
+        self.trip();
+        self.store.delete(name)
+    }
+}
+
+fn request(no: u8) -> OpenRequest {
+    OpenRequest {
+        nonce: Nonce([no; 16]),
+        host: "host".to_owned(),
+        now: 1_000,
+        takes_over: false,
+        durability: Durability::Remote,
+        limits: Limits::of_mount(1 << 30),
+    }
+}
+
+#[test]
+fn a_mount_of_a_tebibyte_needs_few_round_trips() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let cache = |no: u32| {
+        let path = dir.path().join(no.to_string());
+        let length = SHAPE.cache_blocks() * 4096;
+        Arc::new(FileDevice::create(&path, length).expect("a sparse file")) as Arc<dyn Device>
+    };
+    let store = Counted::default();
+    let volume = create(store.clone(), cache(0), ([7; 16], SHAPE), &request(0)).expect("a volume");
+    // More manifests than are found by one request, and regions in no order.
+    let block = [Block([1; 4096])];
+    for no in 0..60u64 {
+        let region = no * 2_654_435_761 % (SHAPE.volume_blocks / SHAPE.region_blocks);
+        volume.write(region * SHAPE.region_blocks, &[&block], Stream::default()).expect("a write");
+        volume.join().expect("a manifest");
+    }
+    volume.close(1_000).expect("a close");
+    for no in 1..=2u8 {
+        let [trips, bytes] = [&store.trips, &store.bytes];
+        (trips.store(0, Ordering::Relaxed), bytes.store(0, Ordering::Relaxed));
+        let (begun, cache) = (Instant::now(), cache(no.into()));
+        let opened = ObjectDevice::open(store.clone(), cache, &request(no));
+        let (opened, time) = (opened.expect("a released volume"), begun.elapsed());
+        let [trips, bytes] = [trips, bytes].map(|count| count.load(Ordering::Relaxed));
+        println!("a mount: {trips} round trips, {bytes} bytes, {time:?}");
+        assert!(trips <= 45, "{trips} round trips");
+        // Manifests are read when they are the newest, and only then.
+        assert!(bytes < 100_000, "{bytes} bytes");
+        // A request takes 30 ms, and a mount may take as long as ten of them and two seconds.
+        let with_trips = time + Duration::from_millis(30 * trips);
+        assert!(with_trips < Duration::from_millis(2_300), "{with_trips:?}");
+        opened.close(1_000).expect("a close");
+    }
+}
