@@ -30,7 +30,8 @@ pub(crate) struct BuildEnvironment<'a> {
     workspace: &'a Workspace,
     /// Target directory: other flags than those of a developer would otherwise build everything again each time.
     target: PathBuf,
-    flags: Vec<String>,
+    /// Directories of this machine, each with what stands for it in the programs.
+    renamed: Vec<(PathBuf, &'static str)>,
 }
 
 impl<'a> BuildEnvironment<'a> {
@@ -38,16 +39,26 @@ impl<'a> BuildEnvironment<'a> {
         let target = workspace.target.join("dist-build");
         let home = env::var_os("CARGO_HOME").map(PathBuf::from);
         let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
-        let mut flags = vec![remap(&workspace.root, "/sfs"), remap(&target, "/build")];
+        let mut renamed = vec![(workspace.root.clone(), "/sfs"), (target.clone(), "/build")];
         // Crates are in the registry's directory, whose name has a hash, or in the source archive.
         if let Some(sources) = home.map(|home| home.join("registry/src"))
             && let Ok(entries) = fs::read_dir(&sources)
         {
             for entry in entries {
-                flags.push(remap(&entry?.path(), "/sfs/vendor"));
+                renamed.push((entry?.path(), "/sfs/vendor"));
             }
         }
-        Ok(Self { workspace, target, flags })
+        Ok(Self { workspace, target, renamed })
+    }
+
+    /// Returns flags of a compiler that knows these options for a directory and what stands for it.
+    fn flags(&self, options: &[&str]) -> Vec<String> {
+        let renamed = self.renamed.iter();
+        renamed
+            .flat_map(|(from, to)| {
+                options.iter().map(move |option| format!("{option}={}={to}", from.display()))
+            })
+            .collect()
     }
 
     /// Builds all programs, and those of the packages `more`, for `target`. Returns their directory.
@@ -62,12 +73,15 @@ impl<'a> BuildEnvironment<'a> {
         packages: impl IntoIterator<Item = &'p &'p str>,
         flags: &[&str],
     ) -> Result<PathBuf> {
-        let flags = self.flags.iter().map(String::as_str).chain(flags.iter().copied());
-        let flags = flags.collect::<Vec<_>>().join("\x1f");
+        let mut rust_flags = self.flags(&["--remap-path-prefix"]);
+        rust_flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        // The id of a program is a hash of all of it, and so of the debug information of its parts in C, which is stripped later.
+        let c_flags = self.flags(&["-ffile-prefix-map", "-fdebug-prefix-map"]);
         let mut cmd = cargo(self.workspace)
             .args(["build", "--quiet", "--locked", "--release", "--bins", "--target", target])
             .env("CARGO_TARGET_DIR", &self.target)
-            .env("CARGO_ENCODED_RUSTFLAGS", flags)
+            .env("CARGO_ENCODED_RUSTFLAGS", rust_flags.join("\x1f"))
+            .env("CFLAGS", c_flags.join(" "))
             .env("SOURCE_DATE_EPOCH", source_date(self.workspace)?);
         for package in packages {
             cmd = cmd.args(["--package", package]);
@@ -75,8 +89,4 @@ impl<'a> BuildEnvironment<'a> {
         cmd.run()?;
         Ok(self.target.join(target).join("release"))
     }
-}
-
-fn remap(from: &Path, to: &str) -> String {
-    format!("--remap-path-prefix={}={to}", from.display())
 }
