@@ -1,4 +1,5 @@
-//! `cargo xtask bench pairs`: what a build or a mount option costs a call for a name, more exactly than the rows of `bench compare`.
+//! `cargo xtask bench pairs`: what a build or a mount option costs a call for a name or a direct read, more exactly than the rows of
+//! `bench compare`.
 //!
 //! Two volumes are mounted at once, and take turns in short bursts, each first as often as the other. Other activity of the machine affects both
 //! bursts of a pair alike, so that the ratio of their times is exact where the times are not.
@@ -6,12 +7,15 @@
 use std::{
     fs::{self, File},
     io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use rustix::fs::OFlags;
 
 use super::{DEVICE_LEN, Target, spread::Spread};
 use crate::{
@@ -21,8 +25,18 @@ use crate::{
     workspace::{Profile, Programs, Workspace},
 };
 
-/// Number of calls in a burst.
+/// Number of calls of a thread in a burst.
 const CALLS: u32 = 300;
+
+/// Number of threads that read at once.
+const READERS: u32 = 16;
+
+/// Length of the file that is read, in blocks.
+const FILE_BLOCKS: u64 = 16_384;
+
+/// A block, in memory for direct reads.
+#[repr(align(4096))]
+struct Block([u8; 4096]);
 
 #[derive(Args)]
 pub(crate) struct PairsOptions {
@@ -40,11 +54,17 @@ pub(crate) struct PairsOptions {
     pairs: u32,
 }
 
-/// A burst of calls in a directory.
+/// A burst of calls in the directory of a pair.
 type Burst = fn(&Path) -> io::Result<()>;
 
-/// The bursts of a pair, in their order: each uses the files of the one before.
-const BURSTS: [(&str, Burst); 3] = [("create", create), ("rename", rename), ("unlink", unlink)];
+/// The bursts of a pair with the number of their calls, in their order: each uses the files of the one before.
+const BURSTS: [(&str, u32, Burst); 5] = [
+    ("create", CALLS, create),
+    ("rename", CALLS, rename),
+    ("unlink", CALLS, unlink),
+    ("direct read, 4 KiB, one thread", CALLS, read),
+    ("direct read, 4 KiB, sixteen threads", CALLS * READERS, read_at_once),
+];
 
 fn name(prefix: &str, no: u32) -> String {
     format!("{prefix}{no:06}")
@@ -62,6 +82,50 @@ fn unlink(dir: &Path) -> io::Result<()> {
     (0..CALLS).try_for_each(|no| fs::remove_file(dir.join(name("old", no))))
 }
 
+/// Returns the path of the file that is read in all pairs, beside their directories.
+fn read_file(dir: &Path) -> PathBuf {
+    dir.with_file_name("data")
+}
+
+/// Writes the file that is read.
+fn write_file(dir: &Path) -> io::Result<()> {
+    let file = File::create(read_file(dir))?;
+    (0..FILE_BLOCKS).try_for_each(|at| file.write_all_at(&[at as u8; 4096], at * 4096))?;
+    file.sync_all()
+}
+
+fn open_direct(dir: &Path) -> io::Result<File> {
+    let direct = OFlags::DIRECT.bits().cast_signed();
+    File::options().read(true).custom_flags(direct).open(read_file(dir))
+}
+
+fn read(dir: &Path) -> io::Result<()> {
+    read_blocks(&open_direct(dir)?, 0)
+}
+
+fn read_at_once(dir: &Path) -> io::Result<()> {
+    let file = open_direct(dir)?;
+    thread::scope(|scope| {
+        let read = |no| {
+            let file = &file;
+            scope.spawn(move || read_blocks(file, no))
+        };
+        let readers: Vec<_> = (0..READERS).map(read).collect();
+        readers.into_iter().try_for_each(|reader| {
+            reader.join().unwrap_or_else(|_| Err(io::Error::other("a reader panicked")))
+        })
+    })
+}
+
+/// Reads random blocks, which depend on the number of the reader.
+fn read_blocks(file: &File, reader: u32) -> io::Result<()> {
+    let mut block = Block([0; 4096]);
+    (0..CALLS).try_for_each(|no| {
+        let at = u64::from(reader * CALLS + no + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        file.read_exact_at(&mut block.0, at % FILE_BLOCKS * 4096)
+    })
+}
+
 pub(crate) fn run(workspace: &Workspace, options: &PairsOptions) -> Result<()> {
     ensure!(options.pairs > 0, "--pairs has to be 1 or more");
     let after = FilesystemKind::Sfs.build(workspace, Profile::Release)?;
@@ -77,11 +141,12 @@ pub(crate) fn run(workspace: &Workspace, options: &PairsOptions) -> Result<()> {
     };
     let after = after.with(options.with.clone().map(Into::into));
     let targets = [target(before, "before")?, target(after, "after")?];
+    targets.iter().try_for_each(|target| write_file(&target.mount.dir.join("0")))?;
     let mut pairs: [Vec<[Duration; 2]>; BURSTS.len()] = Default::default();
     for no in 0..options.pairs {
         let dirs = targets.each_ref().map(|target| target.mount.dir.join(no.to_string()));
         dirs.iter().try_for_each(fs::create_dir)?;
-        for ((_, burst), pairs) in BURSTS.iter().zip(&mut pairs) {
+        for ((_, _, burst), pairs) in BURSTS.iter().zip(&mut pairs) {
             let mut pair = [Duration::ZERO; 2];
             let first = no as usize % 2;
             for turn in [first, 1 - first] {
@@ -96,10 +161,10 @@ pub(crate) fn run(workspace: &Workspace, options: &PairsOptions) -> Result<()> {
     println!("{}\n", machine::description());
     println!("| {} | us before | us after | speed by pair: median (95 %) |", options.transport);
     println!("|---|---:|---:|---:|");
-    for ((name, _), pairs) in BURSTS.iter().zip(&pairs) {
+    for ((name, calls, _), pairs) in BURSTS.iter().zip(&pairs) {
         let micros = |of: usize| {
-            let calls = pairs.iter().map(|pair| pair[of].as_secs_f64() * 1e6 / f64::from(CALLS));
-            Spread::of(calls).unwrap_or_default().median
+            let times = pairs.iter().map(|pair| pair[of].as_secs_f64() * 1e6 / f64::from(*calls));
+            Spread::of(times).unwrap_or_default().median
         };
         let ratios = pairs.iter().map(|[before, after]| before.div_duration_f64(*after));
         let speed = interval(ratios.collect());
