@@ -76,7 +76,7 @@ impl<'a, S: ObjectStore> Manifests<'a, S> {
 /// Search for the last of the manifests that exist without a gap, in steps that become smaller.
 struct Search<'a, S> {
     manifests: &'a Manifests<'a, S>,
-    /// What is known by number. A number that was missing counts as missing.
+    /// The first answer about each number: whether it exists.
     answers: BTreeMap<u64, bool>,
 }
 

@@ -95,7 +95,8 @@ fn a_mount_of_a_tebibyte_needs_few_round_trips() {
     volume.close(1_000).expect("a close");
     for no in 1..=2u8 {
         let [trips, bytes] = [&store.trips, &store.bytes];
-        (trips.store(0, Ordering::Relaxed), bytes.store(0, Ordering::Relaxed));
+        trips.store(0, Ordering::Relaxed);
+        bytes.store(0, Ordering::Relaxed);
         let (begun, cache) = (Instant::now(), cache(no.into()));
         let opened = ObjectDevice::open(store.clone(), cache, &request(no));
         let (opened, time) = (opened.expect("a released volume"), begun.elapsed());

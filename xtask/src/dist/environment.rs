@@ -1,9 +1,6 @@
 //! Builds of programs for distribution: without paths of this machine, and with a time that comes from the sources.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-};
+use std::{env, fs, path::PathBuf};
 
 use anyhow::{Context as _, Result};
 
