@@ -70,7 +70,7 @@ impl<'a, S: ObjectStore> Manifests<'a, S> {
     }
 
     /// Returns whether there is an object other than a seal. One that is damaged counts: only the newest has to be sound.
-    fn exists(&self, number: u64) -> Result<bool, ObjectError> {
+    pub(crate) fn exists(&self, number: u64) -> Result<bool, ObjectError> {
         let name = ObjectName::Manifest(self.epoch, number);
         if number > NUMBER_MAX {
             return Err(ObjectError::Damaged(name));

@@ -2,7 +2,7 @@
 
 use crate::decide::{Decision, decide, settle};
 use crate::error::ObjectError;
-use crate::frame::{Content, Frame, Manifest, Nonce};
+use crate::frame::{Content, Frame, HEADER_LEN, Manifest, Nonce};
 use crate::gallop;
 use crate::manifests::{Manifests, Numbered};
 use crate::mutant::{Mutant, mutated};
@@ -176,13 +176,13 @@ impl<S: ObjectStore> Sealer<'_, S> {
 }
 
 /// Bytes of objects that are in memory at once, of which there may be more than any writer leaves.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LogSize(u64);
 
 impl LogSize {
-    /// Counts an object.
+    /// Counts an object, with or without its header; an empty one takes memory as well.
     pub(crate) fn add(&mut self, name: ObjectName, bytes: &[u8]) -> Result<(), ObjectError> {
-        self.0 += bytes.len() as u64;
+        self.0 += (bytes.len() + HEADER_LEN) as u64;
         if self.0 > LOG_BYTES_MAX { Err(ObjectError::TooMuch(name)) } else { Ok(()) }
     }
 }
@@ -203,12 +203,20 @@ pub(crate) fn read_log(
 ) -> Result<Vec<Vec<u8>>, ObjectError> {
     let (mut log, mut size) = (Vec::new(), LogSize::default());
     for name in (begin..).map(|number| ObjectName::Log(epoch, number)) {
-        let Some(bytes) = store.get(name)? else { break };
-        size.add(name, &bytes)?;
-        let Some(payload) = data(Frame::decode(name, &bytes)?.content) else { break };
+        let Some(payload) = read_log_object(store, name)? else { break };
+        size.add(name, &payload)?;
         log.push(payload);
     }
     Ok(log)
+}
+
+/// Returns the content of a log object, or `None` if there is none or a seal.
+pub(crate) fn read_log_object(
+    store: &impl ObjectStore,
+    name: ObjectName,
+) -> Result<Option<Vec<u8>>, ObjectError> {
+    let Some(bytes) = store.get(name)? else { return Ok(None) };
+    Ok(data(Frame::decode(name, &bytes)?.content))
 }
 
 fn data(content: Content) -> Option<Vec<u8>> {
