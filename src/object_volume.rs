@@ -5,6 +5,7 @@
 //! and deletes what nothing needs any more.
 
 pub(crate) mod credentials;
+pub(crate) mod reader;
 
 use std::fs;
 use std::path::Path;
@@ -60,17 +61,7 @@ pub(crate) fn open(
 ) -> Result<Opened, ExitError> {
     let name = sfs_object::shown_url(&url.to_string_lossy());
     let path = check(&name, options)?;
-    let connecting = monitor.clone();
-    let connect = move || connecting.start_store().map(Into::into);
-    let store = Arc::new(SocketStore::new(Box::new(connect), Patience::IMPATIENT));
-    let failed = |error: &OpenError| match error {
-        OpenError::Failure(Failure::Object(ObjectError::NoVolume)) => {
-            ExitError::mount(format_args!(
-                "{name}: there is no volume; 'sfs-mkfs {name} --cache FILE --size SIZE' makes one"
-            ))
-        }
-        error => ExitError::mount(format_args!("{name}: {}", store.explain(error))),
-    };
+    let (store, failed) = connected(&name, monitor);
     let state = read_state(&store).map_err(|error| failed(&error))?;
     let needed_bytes = state.shape.cache_blocks() * BLOCK_SIZE as u64;
     store.probe().map_err(|reason| ExitError::mount(format_args!("{name}: {reason}")))?;
@@ -93,7 +84,6 @@ pub(crate) fn open(
     };
     let device = ObjectDevice::open(store.clone(), local(&cache.device), &request);
     let device = Arc::new(device.map_err(|error| failed(&error))?);
-    let shown = name.clone();
     // Releases the volume if the mount fails from here on.
     let volume = ObjectVolume {
         device,
@@ -105,25 +95,47 @@ pub(crate) fn open(
         thread: Mutex::default(),
         has_ended: Mutex::new(false),
     };
-    store.remember_volume().map_err(|error| failed(&OpenError::Failure(error.into())))?;
+    remember(&store, &name).map_err(|error| failed(&error))?;
+    Ok(Opened { cache, volume: Arc::new(volume) })
+}
+
+/// Returns the store that the monitor's program reaches, and a function that explains an error to the user.
+fn connected(
+    name: &str,
+    monitor: &Arc<Monitor>,
+) -> (Arc<SocketStore>, impl Fn(&OpenError) -> ExitError + use<>) {
+    let connecting = monitor.clone();
+    let connect = move || connecting.start_store().map(Into::into);
+    let store = Arc::new(SocketStore::new(Box::new(connect), Patience::IMPATIENT));
+    let (asked, name) = (store.clone(), name.to_owned());
+    let failed = move |error: &OpenError| match error {
+        OpenError::Failure(Failure::Object(ObjectError::NoVolume)) => {
+            ExitError::mount(format_args!(
+                "{name}: there is no volume; 'sfs-mkfs {name} --cache FILE --size SIZE' makes one"
+            ))
+        }
+        error => ExitError::mount(format_args!("{name}: {}", asked.explain(error))),
+    };
+    (store, failed)
+}
+
+/// Has the store be waited for as a mount does, and its troubles be logged.
+fn remember(store: &SocketStore, name: &str) -> Result<(), OpenError> {
+    store.remember_volume()?;
     store.set_patience(Patience::OF_MOUNTS);
+    let shown = name.to_owned();
     store.observe(Box::new(move |trouble| match trouble {
         Some(reason) => tracing::warn!("{shown}: {reason}; what needs the object store waits"),
         None => tracing::info!("{shown}: the object store answers again"),
     }));
-    Ok(Opened { cache, volume: Arc::new(volume) })
+    Ok(())
 }
 
 /// Refuses options that a volume in an object store does not have. Returns the path of the local cache.
 fn check<'a>(name: &str, options: &'a MountOptions) -> Result<&'a Path, ExitError> {
-    if options.volume.read_only {
-        return Err(ExitError::usage(format_args!(
-            "{name}: a volume in an object store cannot be mounted read-only yet"
-        )));
-    }
     options.cache_file.as_deref().ok_or_else(|| {
         ExitError::usage(format_args!(
-            "{name}: a volume in an object store needs a local cache: give -o cache_file=FILE"
+            "{name}: a volume in an object store needs a local cache: give -o cache_file=FILE, or -o ro"
         ))
     })
 }

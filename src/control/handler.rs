@@ -33,6 +33,7 @@ use crate::mount::explain;
 use crate::mount_options::MountOptions;
 use crate::mount_options::remount::access_times_of;
 use crate::object_volume::ObjectVolume;
+use crate::object_volume::reader::ObjectReader;
 use crate::recent_cleanings::RecentCleanings;
 use crate::request_recorder::RequestRecorder;
 use crate::resize_report::{self, ResizeReport};
@@ -60,6 +61,8 @@ pub(crate) struct ControlHandler {
     pub(crate) bdi: Arc<BackingDevice>,
     /// The volume in an object store, if it is in one.
     pub(crate) objects: Option<Arc<ObjectVolume>>,
+    /// The state of one that is mounted read-only, beside its writer.
+    pub(crate) reader: Option<Arc<ObjectReader>>,
     /// The SSD cache, if the volume is mounted with one.
     pub(crate) cache: Option<Arc<VolumeCache>>,
     /// Totals of earlier mounts.
@@ -169,6 +172,7 @@ impl ControlHandler {
         let sandbox = Some(SandboxReport::from(self.limits));
         let cleanings = self.cleanings.report();
         let store = self.objects.as_deref().map(StoreReport::of);
+        let store = store.or_else(|| self.reader.as_deref().map(StoreReport::of_reader));
         VolumeReport { store, cache, reads, latencies, sandbox, cleanings, ..report }
     }
 
@@ -194,6 +198,11 @@ impl ControlHandler {
         }
         if self.is_write_protected {
             return Err(ExitError::mount(format_args!("{device}: is write-protected")));
+        }
+        if self.reader.is_some() {
+            return Err(ExitError::mount(format_args!(
+                "{device}: is mounted beside its writer; unmount it, and mount it with -o cache_file=FILE"
+            )));
         }
         if self.options.volume.skip_recovery {
             return Err(ExitError::mount(format_args!(

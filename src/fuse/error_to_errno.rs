@@ -1,10 +1,13 @@
 //! The table from errors of the volume to error numbers. The table is exhaustive: a new error does not compile without its
 //! line here.
 
+use std::io::ErrorKind;
+
 use sfs_core::Error;
 use sfs_fuse::Errno;
 
-/// Returns the error number of `error`. EIO stands for errors that the log explains.
+/// Returns the error number of `error`. EIO stands for errors that the log explains, and ESTALE for a state of a volume in an object
+/// store of which objects are deleted.
 pub(crate) fn of(error: &Error) -> Errno {
     Errno::new(match error {
         Error::NotFound => libc::ENOENT,
@@ -24,6 +27,9 @@ pub(crate) fn of(error: &Error) -> Errno {
         Error::NoSpace => libc::ENOSPC,
         Error::NoMemory => libc::ENOMEM,
         Error::ReadOnly => libc::EROFS,
+        Error::Device(error) if error.source.kind() == ErrorKind::StaleNetworkFileHandle => {
+            libc::ESTALE
+        }
         Error::Stopped
         | Error::Corrupt(_)
         | Error::Incompatible(_)

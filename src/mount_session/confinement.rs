@@ -95,7 +95,7 @@ pub(super) fn limit(
     let control = sockets.control.iter();
     control.for_each(|control| files.add(control.directory(), FileUse::Remove));
     let mut kept = CapabilitySet::empty();
-    if options.volume.read_only {
+    if options.volume.read_only && !sfs_object::is_store_url(device.as_os_str()) {
         // A remount for writing opens the device again. It may belong to another user, as may the directories above it.
         files.add(device, FileUse::Write);
         kept |= CapabilitySet::DAC_OVERRIDE;

@@ -36,6 +36,7 @@ use crate::memory_budget;
 use crate::monitor::Monitor;
 use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
 use crate::mount_options::MountOptions;
+use crate::object_volume::reader::{self, ObjectReader};
 use crate::object_volume::{self, ObjectVolume};
 use crate::panic_hook;
 use crate::ready_pipe::ReadyPipe;
@@ -114,6 +115,8 @@ pub(super) struct Prepared {
     pub(super) begun: Option<BegunCache>,
     /// Volume in an object store.
     pub(super) objects: Option<Arc<ObjectVolume>>,
+    /// State of one that is mounted read-only, beside its writer.
+    pub(super) reader: Option<Arc<ObjectReader>>,
     /// Records of a mount that survives this process.
     pub(super) journal: Option<Arc<Journal>>,
 }
@@ -136,10 +139,15 @@ pub(super) fn prepare(
     pipe: &mut ReadyPipe,
     (monitor, taken): (Arc<Monitor>, &mut Option<Taken>),
 ) -> Result<Prepared, ExitError> {
-    let (mut objects, mut timed_cache) = (None, None);
+    let (mut objects, mut reader, mut timed_cache) = (None, None, None);
     let opened = match taken {
         Some(taken) => taken_mount::device(taken, path, &request.options)?,
         None => match request.is_in_store() {
+            true if request.options.volume.read_only => {
+                let (opened, newest) = reader::open(path, &request.options, &monitor)?;
+                reader = Some(newest);
+                opened
+            }
             true => {
                 let local = |device: &Arc<FileDevice>| {
                     let timed = Arc::new(TimedDevice::new(device.clone()));
@@ -172,7 +180,7 @@ pub(super) fn prepare(
     }
     let too_large = memory_budget::fit(&mut options.volume, limit)?;
     // The kernel opens the source of such a mount.
-    let is_block_device = objects.is_none() && device.is_block_device();
+    let is_block_device = !request.is_in_store() && device.is_block_device();
     let direct_io = device.direct_io();
     options.volume.has_log_thread = true;
     options.volume.commits_soon = !hears_of_syncs(is_block_device, transport);
@@ -186,6 +194,10 @@ pub(super) fn prepare(
         }
         None if let Some(objects) = &objects => {
             let both = (device.clone(), objects.device());
+            (open_volume(both, path, &options, pipe)?, None, None)
+        }
+        None if let Some(reader) = &reader => {
+            let both = (device.clone(), reader.clone() as Arc<dyn Device>);
             (open_volume(both, path, &options, pipe)?, None, None)
         }
         None => {
@@ -206,6 +218,7 @@ pub(super) fn prepare(
     let read_speed = match taken {
         Some(taken) => make_rings(&device, taken.read_speed()),
         // How fast the local cache is says little.
+        None if reader.is_some() => None,
         None if objects.is_some() => make_rings(&device, None),
         None => measure_with_rings(&device, cache.as_deref(), &volume),
     };
@@ -249,7 +262,7 @@ pub(super) fn prepare(
         shell.set_journal(journal.clone());
     }
     // The kernel claims the device of a mount, and not a cache.
-    if objects.is_none() {
+    if !request.is_in_store() {
         device.yield_claim();
     }
     let signals = own_mount::signals()?;
@@ -278,7 +291,7 @@ pub(super) fn prepare(
         logging::to_system();
     }
     panic_hook::end_the_process(name.clone(), survives);
-    if !direct_io {
+    if !direct_io && reader.is_none() {
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }
     if let Some(obstacle) = obstacle {
@@ -337,6 +350,7 @@ pub(super) fn prepare(
         no_cache,
         begun,
         objects,
+        reader,
         journal,
     })
 }

@@ -100,7 +100,7 @@ impl Prepared {
             number: own.number(),
             mounts: own.table(),
             survives: self.journal.is_some(),
-            is_in_store: self.objects.is_some(),
+            is_in_store: self.objects.is_some() || self.reader.is_some(),
             sends_again: self.serving.sends_again(),
             metrics: Mutex::new(self.sockets.metrics.duplicates()),
         };
@@ -126,6 +126,7 @@ impl Prepared {
             bdi: bdi.clone(),
             cache: self.cache,
             objects: self.objects.clone(),
+            reader: self.reader.clone(),
             before: self.before,
             options: self.options,
             is_write_protected: self.is_write_protected,
@@ -182,6 +183,7 @@ impl Prepared {
         let outcome = join(serving, &own, &name, answered);
         own.end();
         self.objects.iter().for_each(|objects| objects.begin_to_end());
+        self.reader.iter().for_each(|reader| reader.begin_to_end());
         if let Some(records) = records {
             records.stop();
         }

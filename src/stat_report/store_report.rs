@@ -1,17 +1,21 @@
 //! The object store of a volume, for reports.
 
 use serde::{Deserialize, Serialize};
-use sfs_object::Durability;
+use sfs_object::{Durability, SocketStore};
 
 use crate::object_volume::ObjectVolume;
+use crate::object_volume::reader::ObjectReader;
 
 /// Requests to the object store since the mount, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreReport {
-    /// Contract of fsync(2), as `-o durability=` names it.
+    /// Contract of fsync(2), as `-o durability=` names it; `none` for a read-only mount.
     pub durability: String,
-    /// Path of the local cache.
+    /// Path of the local cache; empty for a read-only mount, which has none.
     pub cache_file: String,
+    /// Time at which the manifest of the mounted state was published, in seconds since 1970, by the clock of its writer; `None` for a
+    /// mount that writes.
+    pub state_secs: Option<u64>,
     /// Requests that read an object, or a part of one.
     pub gets: u64,
     /// Requests that store an object.
@@ -32,7 +36,6 @@ pub struct StoreReport {
 
 impl StoreReport {
     pub(crate) fn of(objects: &ObjectVolume) -> Self {
-        let (counts, trouble) = (objects.store().counts(), objects.store().trouble());
         let durability = match objects.durability() {
             Durability::Local => "local",
             Durability::Remote => "remote",
@@ -40,6 +43,22 @@ impl StoreReport {
         Self {
             durability: durability.into(),
             cache_file: objects.cache().into(),
+            failure: objects.failure().map(|failure| failure.to_string()),
+            ..Self::of_store(objects.store())
+        }
+    }
+
+    /// Reports a read-only mount.
+    pub(crate) fn of_reader(reader: &ObjectReader) -> Self {
+        Self { state_secs: Some(reader.published_secs()), ..Self::of_store(reader.store()) }
+    }
+
+    fn of_store(store: &SocketStore) -> Self {
+        let (counts, trouble) = (store.counts(), store.trouble());
+        Self {
+            durability: "none".into(),
+            cache_file: String::new(),
+            state_secs: None,
             gets: counts.gets,
             puts: counts.puts,
             deletes: counts.deletes,
@@ -47,7 +66,7 @@ impl StoreReport {
             bytes_down: counts.bytes_down,
             trouble_secs: trouble.as_ref().map(|trouble| trouble.since.elapsed().as_secs()),
             trouble: trouble.map(|trouble| trouble.reason),
-            failure: objects.failure().map(|failure| failure.to_string()),
+            failure: None,
         }
     }
 }
@@ -61,6 +80,7 @@ mod tests {
         let mut report = StoreReport {
             durability: "local".into(),
             cache_file: "/cache".into(),
+            state_secs: None,
             gets: 3,
             puts: 2,
             deletes: 1,
@@ -80,5 +100,7 @@ mod tests {
         report.failure = Some("another machine has the volume".into());
         let second = "              nothing more is written: another machine has the volume";
         assert_eq!(report.to_string(), format!("{line}\n{second}"));
+        let reader = StoreReport { state_secs: Some(9), failure: None, trouble: None, ..report };
+        assert!(reader.to_string().ends_with("1 DELETE; read-only"), "{reader}");
     }
 }

@@ -59,11 +59,11 @@ impl fmt::Display for StoreReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { gets, puts, deletes, .. } = *self;
         let (up, down) = (Human(self.bytes_up), Human(self.bytes_down));
-        let durability = plain(&self.durability);
-        write!(
-            f,
-            "  store       {puts} PUT ({up}), {gets} GET ({down}), {deletes} DELETE; fsync is {durability}"
-        )?;
+        write!(f, "  store       {puts} PUT ({up}), {gets} GET ({down}), {deletes} DELETE; ")?;
+        match self.state_secs {
+            Some(_) => write!(f, "read-only")?,
+            None => write!(f, "fsync is {}", plain(&self.durability))?,
+        }
         if let Some(failure) = &self.failure {
             return write!(f, "\n              nothing more is written: {}", plain(failure));
         }

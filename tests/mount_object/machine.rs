@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::harness::{Mount, TestVolume, sfs_mount_unused, stderr};
 
 /// Returns the path of a program that is built with the tests of the workspace.
-fn program(name: &str) -> PathBuf {
+pub(crate) fn program(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_BIN_EXE_sfs-mount")).with_file_name(name);
     let shown = path.display();
     assert!(path.is_file(), "{shown} is missing: cargo build -p sfs-store -p sfs-mkfs");

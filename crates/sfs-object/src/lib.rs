@@ -7,6 +7,7 @@
 //! * [`Writer`] claims an epoch, seals those before, and appends;
 //! * [`read_newest`] is a reader that follows a writer;
 //! * [`ObjectDevice`] is a volume with a local cache, as a block device;
+//! * [`Snapshot`] is one state of a volume, as a block device that cannot be written, beside its writer;
 //! * [`SocketStore`] is a store that another process reaches, through the frames of [`store_protocol`].
 //!
 //! The state in a manifest is bytes of the caller. Nothing has threads, and only [`SocketStore`] has a clock: nonces are arguments.
@@ -44,7 +45,7 @@ pub use store::{Object, ObjectStore, Part, PutReply, Stopped};
 pub use takeover::Recovered;
 pub use thinning::Thinning;
 pub use volume::{
-    Durability, Failure, Limits, ObjectDevice, OpenError, OpenRequest, Shape, VolumeState, create,
-    read_state,
+    Durability, Failure, Limits, ObjectDevice, OpenError, OpenRequest, PageCache, Shape, Snapshot,
+    VolumeState, create, read_state,
 };
 pub use writer::{Claim, LogObject, Writer};

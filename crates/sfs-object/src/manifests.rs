@@ -64,7 +64,12 @@ impl<'a, S: ObjectStore> Manifests<'a, S> {
     /// The lower rank is asked about first, by a request of its own: one that was deleted already has one of the higher rank behind it.
     pub(crate) fn may_be_deleted(&self, number: u64) -> Result<bool, ObjectError> {
         let mut later = self.thinning.later_of_higher_rank(number);
-        later.try_fold(false, |may, later| Ok(may || self.exist(&[later])?[0]))
+        later.try_fold(false, |may, later| Ok(may || self.exists(later)?))
+    }
+
+    /// Returns whether there is an object other than a seal.
+    pub(crate) fn exists(&self, number: u64) -> Result<bool, ObjectError> {
+        Ok(self.exist(&[number])?[0])
     }
 
     /// Returns for each of the numbers, in ascending order, whether there is an object other than a seal.

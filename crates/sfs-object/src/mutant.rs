@@ -1,5 +1,5 @@
-//! Deliberate bugs, by which the tests are tested: those of the protocol have to be found by `tests/interleavings.rs`, and those of the
-//! device by `tests/device_crashes.rs`. `sfs-mutant` has the switch.
+//! Deliberate bugs, by which the tests are tested: those of the protocol have to be found by `tests/interleavings.rs`, those of the
+//! device by `tests/device_crashes.rs`, and those of snapshots by `tests/snapshots.rs`. `sfs-mutant` has the switch.
 
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,14 @@ pub enum Mutant {
     ClosedEvicted,
     /// Discarded blocks of the local cache count as zero.
     HolesTrusted,
+    /// A snapshot does not look whether its manifest is still the newest after it has read the log.
+    SnapshotUnchecked,
+    /// Pieces of a region outlive a data object that holds all of it.
+    PiecesOutlived,
+    /// A snapshot goes on from the log of the one before though there is a newer manifest.
+    ManifestPassed,
+    /// The content of a log object is cached under the name of a data object.
+    PagesConfused,
 }
 
 #[cfg(feature = "mutants")]
@@ -72,6 +80,10 @@ impl Mutant {
         Self::ClaimShared,
         Self::UnfinishedUnsealed,
     ];
+
+    /// Mutants of snapshots (`tests/snapshots.rs`).
+    pub const OF_SNAPSHOTS: [Self; 4] =
+        [Self::SnapshotUnchecked, Self::PiecesOutlived, Self::ManifestPassed, Self::PagesConfused];
 
     /// Mutants of the device (`tests/device_crashes.rs`).
     pub const OF_DEVICE: [Self; 11] = [

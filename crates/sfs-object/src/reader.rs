@@ -18,27 +18,60 @@ use crate::thinning::Thinning;
 /// [`ObjectError::NoVolume`] if there is no manifest.
 pub fn read_newest(store: &impl ObjectStore, thinning: Thinning) -> Result<Recovered, ObjectError> {
     loop {
-        let (epoch, number, manifest) = newest(store, thinning)?;
-        let log = takeover::read_log(store, epoch, manifest.log_start)?;
+        let (place, manifest) = newest(store, thinning)?;
+        let log = takeover::read_log(store, place.epoch, manifest.log_start)?;
         // A log object that was deleted meanwhile looks like the end. It is deleted only after a newer manifest.
-        let (epoch_now, number_now, _) = match mutated(Mutant::ReaderUnchecked) {
-            false => newest(store, thinning)?,
-            true => (epoch, number, manifest.clone()),
+        let now = match mutated(Mutant::ReaderUnchecked) {
+            false => newest(store, thinning)?.0,
+            true => place,
         };
-        if (epoch, number) == (epoch_now, number_now) {
-            return Ok(Recovered { epoch, manifest, log });
+        if (place.epoch, place.number) == (now.epoch, now.number) {
+            return Ok(Recovered { epoch: place.epoch, manifest, log });
         }
     }
 }
 
-/// Returns the newest manifest of the newest epoch that has one.
-fn newest(
+/// Place of the newest manifest, by which a reader tells with few requests whether it is still the newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The newest epoch that was claimed. Those behind `epoch` had no manifest.
+    newest_claim: u64,
+    pub(crate) epoch: Epoch,
+    number: u64,
+}
+
+impl Place {
+    /// Returns whether no manifest is newer.
+    ///
+    /// A manifest that was newer and is deleted has a later one of a higher rank, or an epoch behind it.
+    pub(crate) fn is_newest(
+        &self,
+        store: &impl ObjectStore,
+        thinning: Thinning,
+    ) -> Result<bool, ObjectError> {
+        if store.get(ObjectName::Claim(Epoch(self.newest_claim + 1)))?.is_some() {
+            let (now, _) = newest(store, thinning)?;
+            return Ok((now.epoch, now.number) == (self.epoch, self.number));
+        }
+        for epoch in (self.epoch.0 + 1..=self.newest_claim).map(Epoch) {
+            if Manifests::new(store, epoch, thinning).newest()?.is_some() {
+                return Ok(false);
+            }
+        }
+        let manifests = Manifests::new(store, self.epoch, thinning);
+        Ok(!manifests.exists(self.number + 1)? && !manifests.may_be_deleted(self.number + 1)?)
+    }
+}
+
+/// Returns the newest manifest of the newest epoch that has one, and its place.
+pub(crate) fn newest(
     store: &impl ObjectStore,
     thinning: Thinning,
-) -> Result<(Epoch, u64, Manifest), ObjectError> {
-    for epoch in (1..=takeover::newest_claim(store, thinning)?).rev().map(Epoch) {
+) -> Result<(Place, Manifest), ObjectError> {
+    let newest_claim = takeover::newest_claim(store, thinning)?;
+    for epoch in (1..=newest_claim).rev().map(Epoch) {
         if let Some(newest) = Manifests::new(store, epoch, thinning).newest()? {
-            return Ok((epoch, newest.number, newest.manifest));
+            return Ok((Place { newest_claim, epoch, number: newest.number }, newest.manifest));
         }
     }
     Err(ObjectError::NoVolume)

@@ -2,7 +2,7 @@
 
 use crate::decide::{Decision, decide, settle};
 use crate::error::ObjectError;
-use crate::frame::{Content, Frame, Manifest, Nonce};
+use crate::frame::{Content, Frame, HEADER_LEN, Manifest, Nonce};
 use crate::gallop;
 use crate::manifests::{Manifests, Numbered};
 use crate::mutant::{Mutant, mutated};
@@ -181,13 +181,13 @@ impl<S: ObjectStore> Sealer<'_, S> {
 }
 
 /// Bytes of objects that are in memory at once, of which there may be more than any writer leaves.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LogSize(u64);
 
 impl LogSize {
-    /// Counts an object.
+    /// Counts an object, with or without its header; an empty one takes memory as well.
     pub(crate) fn add(&mut self, name: ObjectName, bytes: &[u8]) -> Result<(), ObjectError> {
-        self.0 += bytes.len() as u64;
+        self.0 += (bytes.len() + HEADER_LEN) as u64;
         if self.0 > LOG_BYTES_MAX { Err(ObjectError::TooMuch(name)) } else { Ok(()) }
     }
 }
@@ -222,6 +222,15 @@ pub(crate) fn read_log(
         next += width;
         width = (width * 2).min(LOG_READS_AT_ONCE);
     }
+}
+
+/// Returns the content of a log object, or `None` if there is none or a seal.
+pub(crate) fn read_log_object(
+    store: &impl ObjectStore,
+    name: ObjectName,
+) -> Result<Option<Vec<u8>>, ObjectError> {
+    let Some(bytes) = store.get(name)? else { return Ok(None) };
+    Ok(data(Frame::decode(name, &bytes)?.content))
 }
 
 fn data(content: Content) -> Option<Vec<u8>> {

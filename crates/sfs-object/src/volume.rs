@@ -14,6 +14,7 @@ mod opening;
 mod region_map;
 mod residency;
 mod shape;
+mod snapshot;
 mod state;
 mod upload;
 
@@ -30,6 +31,7 @@ use local::Local;
 pub use opening::{OpenRequest, create, read_state};
 use region_map::RegionMap;
 pub use shape::Shape;
+pub use snapshot::{PageCache, Snapshot};
 pub use state::VolumeState;
 use upload::Uploader;
 

@@ -39,7 +39,7 @@ pub(crate) struct DumpArguments {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// Block device or image file
+    /// Block device, image file, or URL of an object store
     pub(crate) device: PathBuf,
 
     #[command(subcommand)]
@@ -132,7 +132,8 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) data: bool,
 
-    /// Check the SSD cache of the volume, too; a repair empties a damaged one
+    /// Check the SSD cache of the volume, too; a repair empties a damaged one. For a volume in an object store: the local
+    /// cache, through which a repair writes
     #[arg(long, value_name = "SSD")]
     pub(crate) cache: Option<PathBuf>,
 
@@ -144,12 +145,17 @@ pub(crate) struct CheckArguments {
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
-    /// Block device or image file
+    /// Block device, image file, or URL of an object store
     #[arg(required = true)]
     pub(crate) device: Option<PathBuf>,
 }
 
 impl CheckArguments {
+    /// Returns the same arguments without an SSD cache.
+    pub(crate) fn without_cache(&self) -> Self {
+        Self { cache: None, ..self.clone() }
+    }
+
     /// Returns the mode that an option asks for.
     pub(crate) fn mode(&self) -> Option<RunMode> {
         match self {

@@ -1,10 +1,12 @@
 //! Progress bar on a terminal, for checks that take longer than two seconds.
 
 use std::io::{IsTerminal, stderr};
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::cli::interrupt::InterruptFlag;
 use crate::progress::{CheckProgress, Stage};
 
 /// Time before the bar appears.
@@ -64,4 +66,21 @@ fn bar(stage: Stage, total: u64) -> ProgressBar {
     };
     let style = ProgressStyle::with_template(template).expect("the template is a constant");
     bar.with_style(style).with_message(name)
+}
+
+/// Runs `work` with a progress bar, until an interrupt.
+pub(crate) fn with_bar<T>(
+    interrupt: &InterruptFlag,
+    work: impl FnOnce(&mut dyn FnMut(CheckProgress) -> ControlFlow<()>) -> T,
+) -> T {
+    let mut bar = CheckBar::new();
+    let result = work(&mut |progress| {
+        bar.show(progress);
+        match interrupt.is_set() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    bar.clear();
+    result
 }

@@ -1,19 +1,13 @@
-//! Runs of the program, and its exit codes.
-//!
-//! Exit codes are those of fsck(8), added up: 0 clean, 1 repaired, 4 errors left, 8 no check was
-//! possible or its result could not be printed, 16 wrong usage, 32 cancelled. Without `-p`, `-y` or
-//! the answer yes, nothing is written.
+//! Runs of the program. Without `-p`, `-y` or the answer yes, nothing is written.
 
 use std::io::{IsTerminal, stdin, stdout};
-use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser};
-use serde_json::json;
 use sfs_core::format::Timestamp;
 use sfs_device::{Access, Device, FileDevice, OpenErrorKind};
 use sfs_mkfs::output;
@@ -26,22 +20,16 @@ use crate::cli::dump::dump;
 use crate::cli::dump_text::dump_to_text;
 use crate::cli::interrupt::InterruptFlag;
 use crate::cli::json::outcome_to_json;
-use crate::cli::progress_bar::CheckBar;
+use crate::cli::object_store::{NewestState, StoreError, StoreInUse};
+use crate::cli::outcome::{
+    CANCELLED, CLEAN, DAMAGED, FAILED, REPAIRED, USAGE, exit_code, print, print_unmounted,
+};
+use crate::cli::progress_bar::with_bar;
+use crate::cli::store_check::check_newest;
 use crate::cli::text::{outcome_to_text, repair_to_text};
 use crate::error::FsckError;
-use crate::progress::CheckProgress;
 use crate::repair::options::RepairOptions;
 use crate::repair::run::{RepairOutcome, repair};
-
-const CLEAN: u8 = 0;
-const REPAIRED: u8 = 1;
-const DAMAGED: u8 = 4;
-const FAILED: u8 = 8;
-const USAGE: u8 = 16;
-const CANCELLED: u8 = 32;
-
-/// Exit codes that are added up.
-pub const EXIT_STATUSES: [u8; 6] = [CLEAN, REPAIRED, DAMAGED, FAILED, USAGE, CANCELLED];
 
 /// Returns the command line of `sfs-fsck`, from which its manual page is made.
 pub fn command() -> clap::Command {
@@ -75,6 +63,16 @@ fn run(arguments: &FsckArguments) -> u8 {
 }
 
 fn run_dump(arguments: &DumpArguments) -> u8 {
+    if sfs_object::is_store_url(arguments.device.as_os_str()) {
+        return match NewestState::open(&arguments.device) {
+            Ok(newest) => print_dump(arguments, newest.device()),
+            Err(error) => {
+                let shown = shown(&arguments.device);
+                output::complain(format_args!("sfs-fsck: {}: {error}", shown.display()));
+                FAILED
+            }
+        };
+    }
     let device = match FileDevice::open_shared(&arguments.device, Access::ReadOnly) {
         Ok(device) => device,
         Err(error) => {
@@ -82,7 +80,11 @@ fn run_dump(arguments: &DumpArguments) -> u8 {
             return FAILED;
         }
     };
-    match dump(&device, &arguments.target.subject()) {
+    print_dump(arguments, &device)
+}
+
+fn print_dump(arguments: &DumpArguments, device: &dyn Device) -> u8 {
+    match dump(device, &arguments.target.subject()) {
         Ok(value) if arguments.json => print(&format!("{value}\n")),
         Ok(value) => print(&dump_to_text(&value)),
         Err(error) => {
@@ -100,14 +102,14 @@ fn run_check(arguments: &CheckArguments, path: &Path) -> u8 {
         ));
         return FAILED;
     };
-    if sfs_object::is_store_url(path.as_os_str()) {
-        output::complain(format_args!(
-            "sfs-fsck: {}: volumes in object stores cannot be checked yet; 'sfs-ctl scrub' reads everything of a mounted one",
-            path.display()
-        ));
-        return FAILED;
-    }
-    let Some(device) = open(path, mode) else { return FAILED };
+    let is_in_store = sfs_object::is_store_url(path.as_os_str());
+    let device = match is_in_store {
+        true => None,
+        false => match open(path, mode) {
+            Some(device) => Some(device),
+            None => return FAILED,
+        },
+    };
     let interrupt = match InterruptFlag::install() {
         Ok(interrupt) => interrupt,
         Err(error) => {
@@ -115,10 +117,15 @@ fn run_check(arguments: &CheckArguments, path: &Path) -> u8 {
             return FAILED;
         }
     };
-    match check_and_repair(arguments, mode, path, &device, &interrupt) {
+    let shown = shown(path);
+    let checked = match &device {
+        Some(device) => check_and_repair(arguments, mode, path, device, &interrupt),
+        None => check_in_store(arguments, mode, (path, &shown), &interrupt),
+    };
+    match checked {
         Ok(code) => code,
         Err(error) => {
-            output::complain(format_args!("sfs-fsck: {}: {error}", path.display()));
+            output::complain(format_args!("sfs-fsck: {}: {error}", shown.display()));
             match error {
                 FsckError::Cancelled => CANCELLED,
                 FsckError::SuperblocksLost => DAMAGED,
@@ -126,6 +133,52 @@ fn run_check(arguments: &CheckArguments, path: &Path) -> u8 {
                 _ => FAILED,
             }
         }
+    }
+}
+
+/// Returns a device or URL for people.
+fn shown(path: &Path) -> PathBuf {
+    match sfs_object::is_store_url(path.as_os_str()) {
+        true => sfs_object::shown_url(&path.to_string_lossy()).into(),
+        false => path.to_owned(),
+    }
+}
+
+/// Checks the volume in the store at `url`, shown as `shown`, and repairs it as `mode` allows.
+fn check_in_store(
+    arguments: &CheckArguments,
+    mode: RunMode,
+    (url, shown): (&Path, &Path),
+    interrupt: &InterruptFlag,
+) -> Result<u8, FsckError> {
+    let failed = |error: &StoreError| {
+        output::complain(format_args!("sfs-fsck: {}: {error}", shown.display()));
+        Ok(if matches!(error, StoreError::Usage(_)) { USAGE } else { FAILED })
+    };
+    let repairs = matches!(mode, RunMode::Preen | RunMode::Repair);
+    match (&arguments.cache, mode) {
+        (Some(cache), _) if repairs => {
+            let used = match StoreInUse::open(url, cache) {
+                Ok(used) => used,
+                Err(error) => return failed(&error),
+            };
+            let arguments = arguments.without_cache();
+            let checked = check_and_repair(&arguments, mode, shown, &used.device(), interrupt);
+            match used.close() {
+                Ok(()) => checked,
+                Err(error) => {
+                    let code = failed(&error)?;
+                    checked.map(|done| done | code)
+                }
+            }
+        }
+        (Some(_), _) => failed(&StoreError::Usage(
+            "a check reads what is in the store alone: leave --cache out, or give -y or -p",
+        )),
+        (None, RunMode::Repair) => failed(&StoreError::Usage(
+            "a repair writes through the local cache of the volume: give --cache FILE, as for the mount",
+        )),
+        (None, _) => check_newest(arguments, mode, (url, shown), interrupt),
     }
 }
 
@@ -231,53 +284,9 @@ fn with_cache(
     }
 }
 
-fn print_unmounted(arguments: &CheckArguments, path: &Path) -> u8 {
-    match arguments.json {
-        true => print(&format!("{}\n", json!({ "clean": true, "unmounted": true }))),
-        false => print(&format!(
-            "{}: clean: the volume was unmounted; -f checks it in full\n",
-            path.display()
-        )),
-    }
-}
-
-/// Prints a report. If standard output refuses the report, it goes to standard error, because no
-/// later run can find the losses of a repair again.
-fn print(report: &str) -> u8 {
-    match output::print(report) {
-        Ok(()) => CLEAN,
-        Err(error) => {
-            output::complain(format_args!("{report}sfs-fsck: {error}"));
-            FAILED
-        }
-    }
-}
-
-fn exit_code(outcome: &RepairOutcome) -> u8 {
-    let left = if outcome.errors_left() > 0 { DAMAGED } else { CLEAN };
-    left | if outcome.after.is_some() { REPAIRED } else { CLEAN }
-}
-
 fn now() -> Timestamp {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp { secs: now.as_secs() as i64, nanos: now.subsec_nanos() }
-}
-
-/// Runs `work` with a progress bar, until an interrupt.
-fn with_bar<T>(
-    interrupt: &InterruptFlag,
-    work: impl FnOnce(&mut dyn FnMut(CheckProgress) -> ControlFlow<()>) -> T,
-) -> T {
-    let mut bar = CheckBar::new();
-    let result = work(&mut |progress| {
-        bar.show(progress);
-        match interrupt.is_set() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    });
-    bar.clear();
-    result
 }
 
 /// Asks whether to repair. A failed question or answer counts as a no.

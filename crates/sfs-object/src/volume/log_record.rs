@@ -5,7 +5,7 @@
 use sfs_device::{BLOCK_SIZE, Block};
 
 use super::shape::Shape;
-use crate::name::Epoch;
+use crate::name::{Epoch, NUMBER_MAX};
 use crate::wire::{Decoder, Encoder};
 
 /// One change.
@@ -50,8 +50,14 @@ impl LogContent {
 
     /// Reads the content of a log object of a volume of this shape.
     pub(crate) fn decode(bytes: &[u8], shape: Shape) -> Option<Self> {
+        let (records, blocks) = Self::decode_parts(bytes, shape)?;
+        Some(Self { records, blocks: blocks.to_vec() })
+    }
+
+    /// Reads the records of a log object. Returns them and the blocks of their pieces.
+    pub(crate) fn decode_parts(bytes: &[u8], shape: Shape) -> Option<(Vec<Record>, &[u8])> {
         let mut from = Decoder(bytes);
-        let mut content = Self::default();
+        let mut records = Vec::new();
         let mut blocks_all = 0u64;
         for _ in 0..from.number()? {
             let kind = from.byte()?;
@@ -64,7 +70,7 @@ impl LogContent {
                     blocks_all += if is_one { two } else { return None };
                     Record::Piece { address: one, blocks: two }
                 }
-                2 if one < shape.regions() => {
+                2 if one < shape.regions() && two.max(three) <= NUMBER_MAX => {
                     Record::Whole { region: one, data: (Epoch(two), three) }
                 }
                 3 if one < shape.regions() && two == 0 && three == 0 => {
@@ -72,12 +78,11 @@ impl LogContent {
                 }
                 _ => return None,
             };
-            content.records.push(record);
+            records.push(record);
         }
         if from.0.len() as u64 != blocks_all.checked_mul(BLOCK_SIZE as u64)? {
             return None;
         }
-        content.blocks = from.0.to_vec();
-        Some(content)
+        Some((records, from.0))
     }
 }
