@@ -26,7 +26,7 @@ pub fn read_newest(store: &impl ObjectStore, thinning: Thinning) -> Result<Recov
             true => (epoch, number, manifest.clone()),
         };
         if (epoch, number) == (epoch_now, number_now) {
-            return Ok(Recovered { epoch, manifest, log });
+            return Ok(Recovered { epoch, number, manifest, log });
         }
     }
 }
