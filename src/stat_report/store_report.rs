@@ -12,6 +12,8 @@ pub struct StoreReport {
     pub durability: String,
     /// Path of the local cache.
     pub cache_file: String,
+    /// `true` if the objects are encrypted.
+    pub encrypted: bool,
     /// Requests that read an object, or a part of one.
     pub gets: u64,
     /// Requests that store an object.
@@ -40,6 +42,7 @@ impl StoreReport {
         Self {
             durability: durability.into(),
             cache_file: objects.cache().into(),
+            encrypted: objects.is_encrypted(),
             gets: counts.gets,
             puts: counts.puts,
             deletes: counts.deletes,
@@ -61,6 +64,7 @@ mod tests {
         let mut report = StoreReport {
             durability: "local".into(),
             cache_file: "/cache".into(),
+            encrypted: false,
             gets: 3,
             puts: 2,
             deletes: 1,
@@ -72,6 +76,9 @@ mod tests {
         };
         let line = "  store       2 PUT (4 MiB), 3 GET (0 bytes), 1 DELETE; fsync is local";
         assert_eq!(report.to_string(), line);
+        report.encrypted = true;
+        assert_eq!(report.to_string(), format!("{line}; encrypted"));
+        report.encrypted = false;
         (report.trouble, report.trouble_secs) = (Some("no\u{1b} network".into()), Some(7));
         assert_eq!(
             report.to_string(),

@@ -64,6 +64,9 @@ impl fmt::Display for StoreReport {
             f,
             "  store       {puts} PUT ({up}), {gets} GET ({down}), {deletes} DELETE; fsync is {durability}"
         )?;
+        if self.encrypted {
+            f.write_str("; encrypted")?;
+        }
         if let Some(failure) = &self.failure {
             return write!(f, "\n              nothing more is written: {}", plain(failure));
         }
