@@ -55,6 +55,8 @@ pub struct MountOptions {
     pub durability: Durability,
     /// Longest time for which writes to such a volume are in the local cache alone.
     pub upload_interval: Duration,
+    /// File with the key of such a volume, if its objects are encrypted.
+    pub key_file: Option<PathBuf>,
     /// `true` to use such a volume although another machine has not released it.
     pub takeover: bool,
     /// `true` if other users may enter a mount that an ordinary user makes.
@@ -127,6 +129,7 @@ impl Default for MountOptions {
             cache_size: None,
             durability: Durability::Local,
             upload_interval: UPLOAD_INTERVAL,
+            key_file: None,
             takeover: false,
             allow_other: false,
             sandbox: true,
@@ -246,6 +249,7 @@ impl MountOptions {
                     _ => Durability::Local,
                 };
             }
+            "key_file" => self.key_file = Some(PathBuf::from(value)),
             "upload" => self.upload_interval = values::seconds(name, value)?,
             "metrics" => self.metrics = Some(values::loopback(name, value)?),
             _ => return Ok(false),

@@ -107,6 +107,9 @@ fn with_absolute_cache(request: &MountRequest) -> MountRequest {
         // The file may be missing.
         *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
     }
+    if let Some(path) = &mut request.options.key_file {
+        *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+    }
     request
 }
 

@@ -17,8 +17,8 @@ use crossbeam::channel::{self, RecvTimeoutError, Sender};
 use parking_lot::Mutex;
 use sfs_device::{BLOCK_SIZE, Device, FileDevice, OpenErrorKind};
 use sfs_object::{
-    Durability, Failure, Limits, Nonce, ObjectDevice, ObjectError, OpenError, OpenRequest,
-    Patience, SocketStore, read_state,
+    Durability, EncryptedStore, EncryptionError, Failure, FileKey, Limits, Nonce, ObjectDevice,
+    ObjectError, OpenError, OpenRequest, Patience, SocketStore, read_state, system_random,
 };
 
 use crate::exit_error::ExitError;
@@ -32,9 +32,13 @@ use crate::volume_cache::random_epoch;
 const ENDING: Patience =
     Patience { unreachable: Some(Duration::from_secs(30)), refusing: Duration::from_secs(5) };
 
+/// The objects of a volume, decrypted.
+type Objects = EncryptedStore<Arc<SocketStore>>;
+
 /// The volume of a mount.
 pub(crate) struct ObjectVolume {
-    device: Arc<ObjectDevice<Arc<SocketStore>>>,
+    device: Arc<ObjectDevice<Arc<Objects>>>,
+    objects: Arc<Objects>,
     store: Arc<SocketStore>,
     name: String,
     cache: String,
@@ -62,7 +66,8 @@ pub(crate) fn open(
     let name = sfs_object::shown_url(&url.to_string_lossy());
     let path = check(&name, options)?;
     let (store, failed) = connected(&name, monitor);
-    let state = read_state(&store).map_err(|error| failed(&error))?;
+    let objects = decrypted(&store, options.key_file.as_deref(), &name, &failed)?;
+    let state = read_state(&objects).map_err(|error| failed(&error))?;
     let needed_bytes = state.shape.cache_blocks() * BLOCK_SIZE as u64;
     store.probe().map_err(|reason| ExitError::mount(format_args!("{name}: {reason}")))?;
     make_cache(path, needed_bytes)?;
@@ -82,11 +87,12 @@ pub(crate) fn open(
         durability: options.durability,
         limits: Limits::of_mount(cache_blocks),
     };
-    let device = ObjectDevice::open(store.clone(), local(&cache.device), &request);
+    let device = ObjectDevice::open(objects.clone(), local(&cache.device), &request);
     let device = Arc::new(device.map_err(|error| failed(&error))?);
     // Releases the volume if the mount fails from here on.
     let volume = ObjectVolume {
         device,
+        objects,
         store: store.clone(),
         name: name.clone(),
         cache: path.display().to_string(),
@@ -117,6 +123,22 @@ fn connected(
         error => ExitError::mount(format_args!("{name}: {}", asked.explain(error))),
     };
     (store, failed)
+}
+
+/// Returns the objects of the store, decrypted by the key in the file, if the volume has one. Refuses a volume that needs another key.
+fn decrypted(
+    store: &Arc<SocketStore>,
+    key_file: Option<&Path>,
+    name: &str,
+    failed: &impl Fn(&OpenError) -> ExitError,
+) -> Result<Arc<Objects>, ExitError> {
+    // The cipher has its own key.
+    let key = key_file.map(FileKey::read).transpose().map_err(ExitError::mount)?;
+    let objects = EncryptedStore::open(store.clone(), key.as_ref(), Box::new(system_random));
+    objects.map(Arc::new).map_err(|error| match error {
+        EncryptionError::Stopped(stopped) => failed(&OpenError::Failure(stopped.into())),
+        error => ExitError::mount(format_args!("{name}: {error}")),
+    })
 }
 
 /// Has the store be waited for as a mount does, and its troubles be logged.
@@ -171,12 +193,12 @@ fn room_for(path: &Path, needed_bytes: u64) -> u64 {
 }
 
 /// Returns the reason of a failure for the user: who has the volume now, if it was taken over.
-fn reason(store: &Arc<SocketStore>, failure: Failure) -> String {
+fn reason((objects, store): (&Arc<Objects>, &SocketStore), failure: Failure) -> String {
     let is_taken_over = matches!(
         failure,
         Failure::Object(ObjectError::TakenOver { .. } | ObjectError::Superseded(_))
     );
-    match is_taken_over.then(|| read_state(store)) {
+    match is_taken_over.then(|| read_state(objects)) {
         Some(Ok(state)) => format!("{} has taken the volume over", state.host),
         _ => store.explain(&failure.into()),
     }
@@ -207,6 +229,11 @@ impl ObjectVolume {
         &self.store
     }
 
+    /// Returns whether the objects are encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.objects.is_encrypted()
+    }
+
     /// Returns why nothing more is written, if that is so.
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.device.failure()
@@ -215,13 +242,14 @@ impl ObjectVolume {
     /// Starts the thread.
     pub(crate) fn start(&self) -> std::io::Result<()> {
         let (stop, stopped) = channel::bounded::<()>(0);
-        let (device, store) = (self.device.clone(), self.store.clone());
+        let (device, objects, store) =
+            (self.device.clone(), self.objects.clone(), self.store.clone());
         let (name, cache) = (self.name.clone(), self.cache.clone());
         let interval = self.upload_interval;
         let run = move || {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
                 let Err(failure) = device.work(now_secs()) else { continue };
-                let reason = reason(&store, failure);
+                let reason = reason((&objects, &store), failure);
                 if device.failure().is_none() {
                     tracing::warn!("{name}: {reason}; it is tried again");
                     continue;
@@ -253,7 +281,7 @@ impl ObjectVolume {
         self.device.close(now_secs()).map_err(|failure| {
             let is_released = self.device.is_released();
             let (name, cache) = (&self.name, &self.cache);
-            let reason = reason(&self.store, failure);
+            let reason = reason((&self.objects, &self.store), failure);
             let failure = match is_released {
                 true => ExitError::mount(format_args!(
                     "{name}: everything was uploaded, but the cache {cache} fails: {reason}; use another one"

@@ -3,6 +3,8 @@
 //!
 //! `SFS_DEATHS` is the number of deaths of the daemon (default 4) and, halved, of `sfs-store`; `SFS_SEED` repeats the choices of a run.
 
+#[path = "mount_object/encryption.rs"]
+mod encryption;
 #[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 #[path = "mount_object/machine.rs"]

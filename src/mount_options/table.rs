@@ -101,6 +101,11 @@ pub const TABLE: &[MountOption] = &[
     ),
     own(&["upload=SECONDS"], "longest time until what is written is uploaded", "5"),
     own(
+        &["key_file=PATH"],
+        "file with the key of a volume whose objects are encrypted; others may not read it",
+        "",
+    ),
+    own(
         &["takeover"],
         "use a volume in an object store that another machine has not released: what that machine has not \
          uploaded is lost, and it cannot write any more",

@@ -158,6 +158,12 @@ pub(super) fn prepare(
                 objects = Some(opened.volume);
                 opened.cache
             }
+            false if request.options.key_file.is_some() => {
+                return Err(ExitError::usage(format_args!(
+                    "{}: key_file= is for a volume in an object store; dm-crypt encrypts a device",
+                    path.display()
+                )));
+            }
             false => open_device(path, &request.options, pipe)?,
         },
     };

@@ -12,7 +12,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, FileDevice, Geometry, ReadRun, Stream};
 use sfs_object::{PageCache, Snapshot, SocketStore};
 
-use super::{ENDING, connected, remember};
+use super::{ENDING, Objects, connected, decrypted, remember};
 use crate::exit_error::ExitError;
 use crate::monitor::Monitor;
 use crate::mount::OpenedDevice;
@@ -26,7 +26,8 @@ const PAGE_CACHE_MAX: usize = 64 << 20;
 
 /// The state that is mounted.
 pub(crate) struct ObjectReader {
-    snapshot: Snapshot<Arc<SocketStore>>,
+    snapshot: Snapshot<Arc<Objects>>,
+    objects: Arc<Objects>,
     store: Arc<SocketStore>,
     name: String,
     /// `true` after the log says that the state is old.
@@ -47,7 +48,8 @@ pub(crate) fn open(
     }
     let (store, failed) = connected(&name, monitor);
     let pages = PageCache::new(PAGE_CACHE_MAX.min(options.volume.cache / CACHE_PART));
-    let opened = Snapshot::open(store.clone(), Arc::new(pages));
+    let objects = decrypted(&store, options.key_file.as_deref(), &name, &failed)?;
+    let opened = Snapshot::open(objects.clone(), Arc::new(pages));
     let snapshot = opened.map_err(|error| failed(&error))?;
     remember(&store, &name).map_err(|error| failed(&error))?;
     let stand_in = stand_in(url).map_err(|reason| ExitError::system(format_args!("{reason}")))?;
@@ -57,7 +59,7 @@ pub(crate) fn open(
         is_write_protected: false,
     };
     let is_told = AtomicBool::default();
-    Ok((opened, Arc::new(ObjectReader { snapshot, store, name, is_told })))
+    Ok((opened, Arc::new(ObjectReader { snapshot, objects, store, name, is_told })))
 }
 
 /// Returns an empty device in memory, which is shown as `url`.
@@ -73,6 +75,11 @@ impl ObjectReader {
     /// Returns the process that has the store.
     pub(crate) fn store(&self) -> &SocketStore {
         &self.store
+    }
+
+    /// Returns whether the objects are encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.objects.is_encrypted()
     }
 
     /// Returns the time at which the writer has published the manifest of the mounted state, in seconds since 1970.

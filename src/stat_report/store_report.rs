@@ -16,6 +16,8 @@ pub struct StoreReport {
     /// Time at which the manifest of the mounted state was published, in seconds since 1970, by the clock of its writer; `None` for a
     /// mount that writes.
     pub state_secs: Option<u64>,
+    /// `true` if the objects are encrypted.
+    pub encrypted: bool,
     /// Requests that read an object, or a part of one.
     pub gets: u64,
     /// Requests that store an object.
@@ -43,6 +45,7 @@ impl StoreReport {
         Self {
             durability: durability.into(),
             cache_file: objects.cache().into(),
+            encrypted: objects.is_encrypted(),
             failure: objects.failure().map(|failure| failure.to_string()),
             ..Self::of_store(objects.store())
         }
@@ -50,7 +53,11 @@ impl StoreReport {
 
     /// Reports a read-only mount.
     pub(crate) fn of_reader(reader: &ObjectReader) -> Self {
-        Self { state_secs: Some(reader.published_secs()), ..Self::of_store(reader.store()) }
+        Self {
+            state_secs: Some(reader.published_secs()),
+            encrypted: reader.is_encrypted(),
+            ..Self::of_store(reader.store())
+        }
     }
 
     fn of_store(store: &SocketStore) -> Self {
@@ -59,6 +66,7 @@ impl StoreReport {
             durability: "none".into(),
             cache_file: String::new(),
             state_secs: None,
+            encrypted: false,
             gets: counts.gets,
             puts: counts.puts,
             deletes: counts.deletes,
@@ -81,6 +89,7 @@ mod tests {
             durability: "local".into(),
             cache_file: "/cache".into(),
             state_secs: None,
+            encrypted: false,
             gets: 3,
             puts: 2,
             deletes: 1,
@@ -92,6 +101,9 @@ mod tests {
         };
         let line = "  store       2 PUT (4 MiB), 3 GET (0 bytes), 1 DELETE; fsync is local";
         assert_eq!(report.to_string(), line);
+        report.encrypted = true;
+        assert_eq!(report.to_string(), format!("{line}; encrypted"));
+        report.encrypted = false;
         (report.trouble, report.trouble_secs) = (Some("no\u{1b} network".into()), Some(7));
         assert_eq!(
             report.to_string(),

@@ -64,6 +64,9 @@ impl fmt::Display for StoreReport {
             Some(_) => write!(f, "read-only")?,
             None => write!(f, "fsync is {}", plain(&self.durability))?,
         }
+        if self.encrypted {
+            f.write_str("; encrypted")?;
+        }
         if let Some(failure) = &self.failure {
             return write!(f, "\n              nothing more is written: {}", plain(failure));
         }

@@ -98,8 +98,13 @@ impl Machine {
     }
 
     pub(crate) fn mkfs(&self, size: &str) -> Output {
+        self.mkfs_with(size, &[])
+    }
+
+    /// Makes the volume with more arguments.
+    pub(crate) fn mkfs_with(&self, size: &str, arguments: &[&str]) -> Output {
         let mut command = Command::new(program("sfs-mkfs"));
-        command.arg("--cache").arg(&self.cache).args(["--size", size, "--quiet"]);
+        command.arg("--cache").arg(&self.cache).args(["--size", size, "--quiet"]).args(arguments);
         command.arg(&self.volume.device).output().expect("sfs-mkfs runs")
     }
 

@@ -19,7 +19,7 @@ const KEY: &str = "the-key-of-a-test";
 const SFS_MOUNT: &str = env!("CARGO_BIN_EXE_sfs-mount");
 
 /// Checks the status of a program that has failed, and that its line has `words`.
-fn refused(output: &Output, status: i32, words: &str) {
+pub(crate) fn refused(output: &Output, status: i32, words: &str) {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(status), "{words}: {said}");
     assert!(said.contains(words), "{words}: {said}");

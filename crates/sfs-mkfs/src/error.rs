@@ -129,6 +129,12 @@ pub enum MkfsError {
         /// Answer of the store, or of the program that reaches it.
         reason: String,
     },
+    /// The key file cannot be read or made.
+    #[error(transparent)]
+    Key(#[from] sfs_object::KeyFileError),
+    /// A key for a volume on a device.
+    #[error("{}: --key-file and --new-key-file are for a volume in an object store; dm-crypt encrypts a device", .0.display())]
+    KeyOfDevice(PathBuf),
     /// `--fit` needs a file that it may give its size.
     #[error("{}: exists; --fit makes a new image file", .0.display())]
     FitExists(PathBuf),

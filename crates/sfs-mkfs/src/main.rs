@@ -88,7 +88,12 @@ fn report(options: &MkfsOptions, made: &Made) -> io::Result<()> {
     if options.json {
         output::print(format_args!("{}\n", serde_json::json!(made)))
     } else if !options.quiet {
-        output::print(format_args!("{made}\n"))
+        output::print(format_args!("{made}\n"))?;
+        let Some(key) = &options.new_key_file else { return Ok(()) };
+        let key = key.display();
+        output::print(format_args!(
+            "  key       {key}; nobody can read the volume without it: keep a copy elsewhere\n"
+        ))
     } else {
         Ok(())
     }

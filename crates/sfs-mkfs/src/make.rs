@@ -141,6 +141,9 @@ pub fn make_with(
     if sfs_object::is_store_url(options.device.as_os_str()) {
         return object::make(options);
     }
+    if options.key_file.is_some() || options.new_key_file.is_some() {
+        return Err(MkfsError::KeyOfDevice(options.device.clone()));
+    }
     if options.seed.is_some() && options.data_layout != DataLayout::Log {
         return Err(MkfsError::SeedInPlace(options.device.clone()));
     }

@@ -12,8 +12,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sfs_core::format::DataLayout;
 use sfs_device::{Access, BLOCK_SIZE, Device, FileDevice, Geometry};
 use sfs_object::{
-    Durability, Failure, Limits, Nonce, ObjectError, OpenError, OpenRequest, Patience, Shape,
-    SocketStore, StoreProgram,
+    Durability, EncryptedStore, EncryptionError, Epoch, Failure, FileKey, Limits, Nonce,
+    ObjectError, ObjectName, OpenError, OpenRequest, Patience, Shape, SocketStore, StoreProgram,
+    system_random,
 };
 use uuid::Uuid;
 
@@ -51,7 +52,17 @@ pub(crate) fn make(options: &MkfsOptions) -> Result<Made, MkfsError> {
     let program = program.map_err(|error| failed(error.to_string()))?;
     let store =
         Arc::new(SocketStore::new(Box::new(move || program.connect()), Patience::IMPATIENT));
-    match sfs_object::read_state(&store) {
+    let given = options.key_file.as_deref().map(FileKey::read).transpose()?;
+    // An object of another volume, or of one without encryption, makes this fail.
+    let found = EncryptedStore::open(store.clone(), given.as_ref(), Box::new(system_random));
+    let objects = match found {
+        Ok(objects) => objects,
+        Err(EncryptionError::Stopped(stopped)) => {
+            return Err(failed(store.explain(&OpenError::Failure(stopped.into()))));
+        }
+        Err(_) => return Err(failed(EXISTS.into())),
+    };
+    match sfs_object::read_state(&objects) {
         Err(OpenError::Failure(Failure::Object(ObjectError::NoVolume))) => {}
         Ok(_) | Err(OpenError::State) => return Err(failed(EXISTS.into())),
         Err(error) => return Err(failed(store.explain(&error))),
@@ -59,12 +70,38 @@ pub(crate) fn make(options: &MkfsOptions) -> Result<Made, MkfsError> {
     store.probe().map_err(failed)?;
     let is_new = !cache.exists();
     let local = open_cache(options, cache, shape)?;
-    let made = make_through(options, &store, local, (shape, &plan));
-    if made.is_err() && is_new {
-        // This run has created the file. The first error is more useful than an error of the removal.
-        let _ = fs::remove_file(cache);
+    // Files that this run creates.
+    let mut new_files = is_new.then_some(cache.as_path()).into_iter().collect::<Vec<_>>();
+    let made = with_new_key(options, &store, objects, &mut new_files)
+        .and_then(|objects| make_through(options, (&store, objects), local, (shape, &plan)));
+    if made.is_err() {
+        // The first error is more useful than an error of the removal.
+        new_files.into_iter().for_each(|path| drop(fs::remove_file(path)));
     }
     made
+}
+
+/// The objects of the volume.
+type Objects = Arc<EncryptedStore<Arc<SocketStore>>>;
+
+/// Returns the store with a new key, if `--new-key-file` asks for one, or `objects`.
+fn with_new_key<'a>(
+    options: &'a MkfsOptions,
+    store: &Arc<SocketStore>,
+    objects: EncryptedStore<Arc<SocketStore>>,
+    new_files: &mut Vec<&'a Path>,
+) -> Result<Objects, MkfsError> {
+    let Some(path) = &options.new_key_file else { return Ok(Arc::new(objects)) };
+    let key = FileKey::create(path, &system_random)?;
+    new_files.push(path);
+    let objects = EncryptedStore::open(store.clone(), Some(&key), Box::new(system_random));
+    let reason = |error: EncryptionError| match error {
+        EncryptionError::Stopped(stopped) => store.explain(&OpenError::Failure(stopped.into())),
+        _ => EXISTS.into(),
+    };
+    objects
+        .map(Arc::new)
+        .map_err(|error| MkfsError::Store { store: shown(&options.device), reason: reason(error) })
 }
 
 fn shown(url: &Path) -> PathBuf {
@@ -100,7 +137,7 @@ fn open_cache(
 
 fn make_through(
     options: &MkfsOptions,
-    store: &Arc<SocketStore>,
+    (store, objects): (&Arc<SocketStore>, Objects),
     local: Arc<dyn Device>,
     (shape, plan): (Shape, &VolumePlan),
 ) -> Result<Made, MkfsError> {
@@ -114,9 +151,13 @@ fn make_through(
         durability: Durability::Local,
         limits: Limits::of_mount(local.geometry().block_count),
     };
-    let opened = sfs_object::create(store.clone(), local, (plan.superblock.uuid, shape), &request);
+    let opened = sfs_object::create(objects, local, (plan.superblock.uuid, shape), &request);
     let device = Arc::new(opened.map_err(|error| match error {
         OpenError::Exists => failed(EXISTS.into()),
+        // Another run has made it meanwhile, with another key.
+        OpenError::Failure(Failure::Object(ObjectError::Damaged(ObjectName::Claim(Epoch(1))))) => {
+            failed(EXISTS.into())
+        }
         error => failed(store.explain(&error)),
     })?);
     make_on(device.clone(), plan, false).map_err(|error| match store.trouble() {

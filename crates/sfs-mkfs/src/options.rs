@@ -93,6 +93,15 @@ pub struct MkfsOptions {
     #[arg(long, value_name = "SSD", conflicts_with_all = ["seed", "dry_run"])]
     pub cache: Option<PathBuf>,
 
+    /// Encrypt the objects of a volume in an object store with the key in this file, which has 32 bytes or 64 hexadecimal digits, and which
+    /// others may not read. Several volumes may have one key file
+    #[arg(long, value_name = "FILE", requires = "cache")]
+    pub key_file: Option<PathBuf>,
+
+    /// Like --key-file, with a new key: the file is made. Nobody can read the volume without it, so keep a copy elsewhere
+    #[arg(long, value_name = "FILE", requires = "cache", conflicts_with = "key_file")]
+    pub new_key_file: Option<PathBuf>,
+
     /// Section of the cache, as size and extent: 8G:16K; rest:EXTENT takes what is left. A range of a file goes to the section
     /// that takes the fewest extents for it. May be given several times [default: one section, with extents of 16K up to 16 GiB
     /// and of up to 256K on a larger SSD]

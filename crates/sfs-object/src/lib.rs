@@ -6,6 +6,7 @@
 //! * [`ObjectStore`] is the store, with the outcomes that a network has;
 //! * [`Writer`] claims an epoch, seals those before, and appends;
 //! * [`read_newest`] is a reader that follows a writer;
+//! * [`EncryptedStore`] is a store that sees ciphertext alone;
 //! * [`ObjectDevice`] is a volume with a local cache, as a block device;
 //! * [`Snapshot`] is one state of a volume, as a block device that cannot be written, beside its writer;
 //! * [`SocketStore`] is a store that another process reaches, through the frames of [`store_protocol`].
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod decide;
+mod encryption;
 mod error;
 mod frame;
 mod gallop;
@@ -32,6 +34,9 @@ mod volume;
 mod wire;
 mod writer;
 
+pub use encryption::{
+    EncryptedStore, EncryptionError, FileKey, KeyFileError, Random, system_random,
+};
 pub use error::ObjectError;
 pub use frame::{Content, Manifest, Nonce};
 pub use memory_store::MemoryStore;

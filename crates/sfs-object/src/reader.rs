@@ -26,7 +26,8 @@ pub fn read_newest(store: &impl ObjectStore, thinning: Thinning) -> Result<Recov
             true => place,
         };
         if (place.epoch, place.number) == (now.epoch, now.number) {
-            return Ok(Recovered { epoch: place.epoch, manifest, log });
+            let Place { epoch, number, .. } = place;
+            return Ok(Recovered { epoch, number, manifest, log });
         }
     }
 }

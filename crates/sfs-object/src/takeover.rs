@@ -25,6 +25,8 @@ const LOG_BYTES_MAX: u64 = 1 << 30;
 pub struct Recovered {
     /// Epoch of the manifest and of the log objects.
     pub epoch: Epoch,
+    /// Number of the newest manifest.
+    pub number: u64,
     /// The newest manifest.
     pub manifest: Manifest,
     /// Contents of the log objects from the manifest's `log_start` on, without a gap.
@@ -81,15 +83,15 @@ impl<S: ObjectStore> Sealer<'_, S> {
     pub(crate) fn seal_all(&self) -> Result<Option<Recovered>, ObjectError> {
         for epoch in (1..self.epoch.0).rev().map(Epoch) {
             if mutated(Mutant::LogSealedFirst)
-                && let Some(Numbered { manifest, .. }) = self.manifests(epoch).newest()?
+                && let Some(Numbered { number, manifest }) = self.manifests(epoch).newest()?
             {
                 let log = self.seal_log(epoch, manifest.log_start)?;
                 self.seal_manifests(epoch)?;
-                return Ok(Some(Recovered { epoch, manifest, log }));
+                return Ok(Some(Recovered { epoch, number, manifest, log }));
             }
-            if let Some(Numbered { manifest, .. }) = self.seal_manifests(epoch)? {
+            if let Some(Numbered { number, manifest }) = self.seal_manifests(epoch)? {
                 let log = self.seal_log(epoch, manifest.log_start)?;
-                return Ok(Some(Recovered { epoch, manifest, log }));
+                return Ok(Some(Recovered { epoch, number, manifest, log }));
             }
         }
         Ok(None)

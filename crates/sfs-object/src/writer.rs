@@ -74,6 +74,11 @@ impl<S: ObjectStore> Writer<S> {
         self.epoch
     }
 
+    /// Returns the number of manifests that are confirmed, which is that of the newest.
+    pub fn manifests(&self) -> u64 {
+        self.manifests
+    }
+
     /// Returns the number of the next log object.
     pub fn next_log(&self) -> u64 {
         self.log + 1

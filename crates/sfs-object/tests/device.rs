@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use sfs_device::{Block, Device, RamDevice, Stream};
 use sfs_object::{
-    Durability, Epoch, Limits, MemoryStore, Nonce, Object, ObjectDevice, ObjectName, ObjectStore,
-    OpenError, OpenRequest, PutReply, Shape, Stopped, create,
+    Durability, EncryptedStore, Epoch, FileKey, Limits, MemoryStore, Nonce, Object, ObjectDevice,
+    ObjectName, ObjectStore, OpenError, OpenRequest, PutReply, Shape, Stopped, create,
+    system_random,
 };
 
 const SHAPE: Shape = Shape { volume_blocks: 320, region_blocks: 32 };
@@ -48,7 +49,7 @@ fn write(volume: &Volume, address: u64, count: u64, byte: u8) -> Result<(), Stri
     volume.write(address, &[&blocks], Stream::default()).map_err(|error| error.to_string())
 }
 
-fn read(volume: &Volume, address: u64, count: u64) -> Vec<u8> {
+fn read(volume: &impl Device, address: u64, count: u64) -> Vec<u8> {
     let mut blocks = Block::zeroed(count as usize);
     volume.read(address, &mut blocks).expect("blocks");
     blocks.iter().map(|block| block.0[0]).collect()
@@ -143,6 +144,9 @@ fn what_nothing_needs_is_deleted_after_the_grace_time() {
 /// A store whose requests take some time, so that those of two writers alternate.
 struct SlowStore(Arc<MemoryStore>);
 
+/// The store of one racer.
+type Racer = Arc<EncryptedStore<SlowStore>>;
+
 impl ObjectStore for SlowStore {
     fn put_all(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped> {
         thread::sleep(Duration::from_micros(100));
@@ -160,10 +164,9 @@ impl ObjectStore for SlowStore {
 }
 
 /// Takes the volume over, and writes one range by one flush. Returns whether that was acknowledged.
-fn race(store: &Arc<MemoryStore>, who: u8, byte: u8, begin: &Barrier) -> bool {
+fn race(store: Racer, who: u8, byte: u8, begin: &Barrier) -> bool {
     begin.wait();
-    let slow = Arc::new(SlowStore(store.clone()));
-    let Ok(volume) = ObjectDevice::open(slow, cache(), &request("racer", true)) else {
+    let Ok(volume) = ObjectDevice::open(store, cache(), &request("racer", true)) else {
         return false;
     };
     let (address, count) = (u64::from(who) * 40, 20);
@@ -175,21 +178,34 @@ fn race(store: &Arc<MemoryStore>, who: u8, byte: u8, begin: &Barrier) -> bool {
 /// the loser.
 #[test]
 fn two_writers_at_once_lose_nothing_that_was_acknowledged() {
-    let store = made();
+    race_for(100, None);
+}
+
+#[test]
+fn two_writers_at_once_lose_nothing_of_an_encrypted_volume() {
+    race_for(20, Some(&FileKey::new([7; 32])));
+}
+
+fn race_for(rounds: u8, key: Option<&FileKey>) {
+    let objects = Arc::new(MemoryStore::default());
+    let opened = || EncryptedStore::open(SlowStore(objects.clone()), key, Box::new(system_random));
+    let opened = || -> Racer { Arc::new(opened().expect("the key of the volume")) };
+    let volume = create(opened(), cache(), ([7; 16], SHAPE), &request("maker", false));
+    volume.expect("a volume").close(1_000).expect("a close");
     let mut expected = [0; 2];
     let mut losers = 0;
-    for round in 0..100 {
+    for round in 0..rounds {
         let (begin, bytes) = (Barrier::new(2), [2 + 2 * round, 3 + 2 * round]);
         let acknowledged = thread::scope(|scope| {
             let racers = [0, 1].map(|who| {
-                let (store, begin) = (&store, &begin);
+                let (store, begin) = (opened(), &begin);
                 scope.spawn(move || race(store, who, bytes[usize::from(who)], begin))
             });
             racers.map(|racer| racer.join().expect("no panic"))
         });
         losers += acknowledged.iter().filter(|is_done| !**is_done).count();
-        let last =
-            Volume::open(store.clone(), cache(), &request("last", true)).expect("a takeover");
+        let last = ObjectDevice::open(opened(), cache(), &request("last", true));
+        let last = last.expect("a takeover");
         for who in 0..2 {
             let found = read(&last, who as u64 * 40, 20);
             let allowed: &[u8] = match acknowledged[who] {
@@ -205,5 +221,5 @@ fn two_writers_at_once_lose_nothing_that_was_acknowledged() {
         }
     }
     assert!(losers > 0, "the writers have not met");
-    println!("{losers} of 200 writers were refused");
+    println!("{losers} of {} writers were refused", 2 * u32::from(rounds));
 }

@@ -4,12 +4,16 @@
 //! `cargo test --release -p sfs-object --test device_crashes -- --ignored` runs 20,000, or as many as `SFS_SEEDS` says, from `SFS_SEED` on.
 
 mod simulator;
+use sfs_object::FileKey;
 use simulator::life::World;
 
 const LIVES: u32 = 6;
 
 /// Seeds of the short run, which find each deliberate bug as well.
 const SEEDS: std::ops::Range<u64> = 0..400;
+
+/// Seeds of the short run with encrypted objects.
+const ENCRYPTED_SEEDS: std::ops::Range<u64> = 0..100;
 
 /// Seeds of the long run, unless the environment says otherwise.
 const LONG_SEEDS: std::ops::Range<u64> = 1_000..21_000;
@@ -20,26 +24,32 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
 }
 
-/// Runs all seeds, and returns the first failure.
-fn run(seeds: std::ops::Range<u64>) -> Result<[u32; 5], String> {
+/// Runs all seeds, with or without encryption, and returns the first failure.
+fn run(seeds: std::ops::Range<u64>, is_encrypted: bool) -> Result<[u32; 5], String> {
     let mut ends = [0; 5];
     for seed in seeds {
-        let mut world = World::new(seed);
+        let key = is_encrypted.then(|| FileKey::new([7; 32]));
+        let mut world = World::new(seed, key);
         world.run(LIVES).map_err(|reason| format!("SFS_SEED={seed}: {reason}"))?;
         ends.iter_mut().zip(world.ends).for_each(|(all, one)| *all += one);
     }
     Ok(ends)
 }
 
-fn assert_safe(seeds: std::ops::Range<u64>) {
-    let ends = run(seeds.clone()).unwrap_or_else(|reason| panic!("{reason}"));
+fn assert_safe(seeds: std::ops::Range<u64>, is_encrypted: bool) {
+    let ends = run(seeds.clone(), is_encrypted).unwrap_or_else(|reason| panic!("{reason}"));
     println!("opening ended, old cache refused, request ended, crashed, closed: {ends:?}");
     assert!(seeds.end - seeds.start < 100 || ends.iter().all(|count| *count > 10), "{ends:?}");
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_with_the_cache_or_without() {
-    assert_safe(number("SFS_SEED").map_or(SEEDS, |seed| seed..seed + 1));
+    assert_safe(number("SFS_SEED").map_or(SEEDS, |seed| seed..seed + 1), false);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_with_encrypted_objects() {
+    assert_safe(number("SFS_SEED").map_or(ENCRYPTED_SEEDS, |seed| seed..seed + 1), true);
 }
 
 #[test]
@@ -47,7 +57,7 @@ fn nothing_acknowledged_is_lost_with_the_cache_or_without() {
 fn nothing_acknowledged_is_lost_in_many_runs() {
     let first = number("SFS_SEED").unwrap_or(LONG_SEEDS.start);
     let count = number("SFS_SEEDS").unwrap_or(LONG_SEEDS.end - LONG_SEEDS.start);
-    assert_safe(first..first + count);
+    assert_safe(first..first + count, false);
 }
 
 #[cfg(feature = "mutants")]
@@ -58,7 +68,7 @@ fn each_deliberate_bug_of_the_device_is_found() {
     let mut missed = Vec::new();
     for mutant in Mutant::OF_DEVICE {
         release(Some(mutant));
-        match run(SEEDS) {
+        match run(SEEDS, false) {
             Err(reason) => println!("{mutant:?}: {reason}"),
             Ok(_) => missed.push(mutant),
         }

@@ -39,6 +39,10 @@ pub(crate) struct DumpArguments {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
+    /// Key of a volume whose objects are encrypted
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+
     /// Block device, image file, or URL of an object store
     pub(crate) device: PathBuf,
 
@@ -136,6 +140,10 @@ pub(crate) struct CheckArguments {
     /// cache, through which a repair writes
     #[arg(long, value_name = "SSD")]
     pub(crate) cache: Option<PathBuf>,
+
+    /// Key of a volume whose objects are encrypted
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
 
     /// Print one JSON object
     #[arg(long)]

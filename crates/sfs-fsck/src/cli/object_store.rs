@@ -9,8 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sfs_device::{Access, BLOCK_SIZE, Device, FileDevice};
 use sfs_mkfs::refuse_in_use;
 use sfs_object::{
-    Durability, Failure, Limits, Nonce, ObjectDevice, ObjectError, OpenError, OpenRequest,
-    PageCache, Patience, Snapshot, SocketStore, StoreProgram, read_state,
+    Durability, EncryptedStore, EncryptionError, Failure, FileKey, Limits, Nonce, ObjectDevice,
+    ObjectError, OpenError, OpenRequest, PageCache, Patience, Snapshot, SocketStore, StoreProgram,
+    read_state, system_random,
 };
 use thiserror::Error;
 
@@ -33,11 +34,28 @@ pub(crate) enum StoreError {
 
 type Store = Arc<SocketStore>;
 
-/// Starts the program that reaches the store at `url`.
-fn connect(url: &Path) -> Result<Store, StoreError> {
-    let program = StoreProgram::beside_this(url.as_os_str());
-    let program = program.map_err(|error| StoreError::Failed(error.to_string()))?;
-    Ok(Arc::new(SocketStore::new(Box::new(move || program.connect()), Patience::IMPATIENT)))
+/// The objects of a volume, decrypted.
+type Objects = Arc<EncryptedStore<Store>>;
+
+/// Starts the program that reaches the store at `url`. Objects are decrypted by the key in the file, if the volume has one.
+fn connect(url: &Path, key_file: Option<&Path>) -> Result<(Store, Objects), StoreError> {
+    let failed = |error: &dyn std::fmt::Display| StoreError::Failed(error.to_string());
+    let key = key_file.map(FileKey::read).transpose().map_err(|error| failed(&error))?;
+    let program = StoreProgram::beside_this(url.as_os_str()).map_err(|error| failed(&error))?;
+    let store = SocketStore::new(Box::new(move || program.connect()), Patience::IMPATIENT);
+    let store = Arc::new(store);
+    let objects = EncryptedStore::open(store.clone(), key.as_ref(), Box::new(system_random));
+    let objects = objects.map_err(|error| match error {
+        EncryptionError::Stopped(stopped) => explain(&store, &OpenError::Failure(stopped.into())),
+        EncryptionError::KeyMissing => {
+            StoreError::Failed("the volume is encrypted: give --key-file FILE".into())
+        }
+        EncryptionError::NotEncrypted => StoreError::Failed(
+            "the volume is not encrypted, but a key was given: leave --key-file out".into(),
+        ),
+        error => failed(&error),
+    })?;
+    Ok((store, Arc::new(objects)))
 }
 
 fn explain(store: &Store, error: &OpenError) -> StoreError {
@@ -47,18 +65,17 @@ fn explain(store: &Store, error: &OpenError) -> StoreError {
 /// The newest state of a volume.
 pub(crate) struct NewestState {
     store: Store,
-    snapshot: Snapshot<Store>,
+    snapshot: Snapshot<Objects>,
     /// Number of states that were opened.
     states: u32,
 }
 
 impl NewestState {
     /// Opens the newest state of the volume in the store at `url`.
-    pub(crate) fn open(url: &Path) -> Result<Self, StoreError> {
-        let store = connect(url)?;
+    pub(crate) fn open(url: &Path, key_file: Option<&Path>) -> Result<Self, StoreError> {
+        let (store, objects) = connect(url, key_file)?;
         let cache = Arc::new(PageCache::new(PAGE_CACHE_BYTES));
-        let snapshot =
-            Snapshot::open(store.clone(), cache).map_err(|error| explain(&store, &error))?;
+        let snapshot = Snapshot::open(objects, cache).map_err(|error| explain(&store, &error))?;
         Ok(Self { store, snapshot, states: 1 })
     }
 
@@ -99,15 +116,19 @@ impl NewestState {
 /// A volume that this program uses, as a mount does.
 pub(crate) struct StoreInUse {
     store: Store,
-    device: Arc<ObjectDevice<Store>>,
+    device: Arc<ObjectDevice<Objects>>,
 }
 
 impl StoreInUse {
     /// Begins to use the volume in the store at `url`, with the local cache at `path`, which is made if it is missing. Another machine
     /// must have released the volume.
-    pub(crate) fn open(url: &Path, path: &Path) -> Result<Self, StoreError> {
-        let store = connect(url)?;
-        let state = read_state(&store).map_err(|error| explain(&store, &error))?;
+    pub(crate) fn open(
+        url: &Path,
+        path: &Path,
+        key_file: Option<&Path>,
+    ) -> Result<Self, StoreError> {
+        let (store, objects) = connect(url, key_file)?;
+        let state = read_state(&objects).map_err(|error| explain(&store, &error))?;
         store.probe().map_err(StoreError::Failed)?;
         let local = open_cache(path, state.shape.cache_blocks() * BLOCK_SIZE as u64)?;
         let request = OpenRequest {
@@ -119,7 +140,7 @@ impl StoreInUse {
             // Nothing is evicted: no thread uploads what would have to be evicted.
             limits: Limits::of_mount(local.geometry().block_count),
         };
-        let device = ObjectDevice::open(store.clone(), local, &request);
+        let device = ObjectDevice::open(objects, local, &request);
         let device = Arc::new(device.map_err(|error| explain(&store, &error))?);
         Ok(Self { store, device })
     }

@@ -64,7 +64,7 @@ fn run(arguments: &FsckArguments) -> u8 {
 
 fn run_dump(arguments: &DumpArguments) -> u8 {
     if sfs_object::is_store_url(arguments.device.as_os_str()) {
-        return match NewestState::open(&arguments.device) {
+        return match NewestState::open(&arguments.device, arguments.key_file.as_deref()) {
             Ok(newest) => print_dump(arguments, newest.device()),
             Err(error) => {
                 let shown = shown(&arguments.device);
@@ -158,7 +158,7 @@ fn check_in_store(
     let repairs = matches!(mode, RunMode::Preen | RunMode::Repair);
     match (&arguments.cache, mode) {
         (Some(cache), _) if repairs => {
-            let used = match StoreInUse::open(url, cache) {
+            let used = match StoreInUse::open(url, cache, arguments.key_file.as_deref()) {
                 Ok(used) => used,
                 Err(error) => return failed(&error),
             };

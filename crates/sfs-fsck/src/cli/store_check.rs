@@ -27,7 +27,7 @@ pub(crate) fn check_newest(
         output::complain(format_args!("sfs-fsck: {}: {error}", shown.display()));
         Ok(FAILED)
     };
-    let mut newest = match NewestState::open(url) {
+    let mut newest = match NewestState::open(url, arguments.key_file.as_deref()) {
         Ok(newest) => newest,
         Err(error) => return failed(error),
     };

@@ -80,6 +80,12 @@ pub enum OpenError {
         /// Number of regions that were not uploaded.
         regions: usize,
     },
+    /// The store has an older state than this cache has seen.
+    #[error(
+        "the object store has an older state of the volume than this cache has seen: objects were deleted, or restored from a backup; \
+         to go on with that state, mount with another cache, and keep or remove this cache file"
+    )]
+    RolledBack,
     /// The cache is smaller than the volume needs.
     #[error(
         "the local cache has {actual} blocks, and the volume needs {needed}: give a larger one, or a file that does not exist"

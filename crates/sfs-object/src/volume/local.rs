@@ -5,7 +5,8 @@
 //! page of a region that is not ahead is read from the store again.
 //!
 //! Header, little-endian: 0: magic, 8: sequence number, 16: id of the volume, 32: blocks of the volume, 40: blocks of a region, 48: epoch whose state
-//! the image continues, 56: epoch that was claimed and perhaps published since, 64: closed, 72: CRC-32C of bytes 0 to 71.
+//! the image continues, 56: epoch that was claimed and perhaps published since, 64: closed, 65: number of the newest manifest of the state's epoch that is
+//! known to be published (7 bytes, 0 for none), 72: CRC-32C of bytes 0 to 71.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub(crate) struct LocalHeader {
     pub(crate) claimed_epoch: Epoch,
     /// `true` if the map of present pages counts.
     pub(crate) is_closed: bool,
+    /// Number of the newest manifest of `state_epoch` that is known to be published, or 0.
+    pub(crate) manifest: u64,
 }
 
 impl LocalHeader {
@@ -46,6 +49,8 @@ impl LocalHeader {
         put(48, &self.state_epoch.0.to_le_bytes());
         put(56, &self.claimed_epoch.0.to_le_bytes());
         put(64, &[u8::from(self.is_closed)]);
+        // No writer comes near larger numbers.
+        put(65, &self.manifest.to_le_bytes()[..7]);
         let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]).to_le_bytes();
         bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum);
         blocks
@@ -66,6 +71,7 @@ impl LocalHeader {
             state_epoch: Epoch(number(48)),
             claimed_epoch: Epoch(number(56)),
             is_closed: bytes[64] == 1,
+            manifest: number(64) >> 8,
         })
     }
 }
@@ -136,10 +142,17 @@ impl Local {
 
     /// Writes the header with the next sequence number, durably. After an error the header before is still there.
     pub(crate) fn set_header(&self, header: &mut LocalHeader) -> Result<(), DeviceError> {
+        self.device.flush()?;
+        let before = *header;
+        self.note_header(header)?;
+        self.device.flush().inspect_err(|_| *header = before)
+    }
+
+    /// Writes the header as [`Local::set_header`] does, but durably only with the next flush. There is one before the next header, and no
+    /// map depends on this one.
+    pub(crate) fn note_header(&self, header: &mut LocalHeader) -> Result<(), DeviceError> {
         let next = LocalHeader { sequence: header.sequence + 1, ..*header };
-        self.device.flush()?;
         self.device.write(next.sequence % 2, &[&next.encode()], Stream::default())?;
-        self.device.flush()?;
         *header = next;
         Ok(())
     }
@@ -192,6 +205,7 @@ impl Local {
             state_epoch,
             claimed_epoch,
             is_closed: false,
+            manifest: 0,
         })
     }
 

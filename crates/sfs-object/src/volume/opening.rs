@@ -96,16 +96,16 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         let state = VolumeState::decode(&before.manifest.state).ok_or(OpenError::State)?;
         let local = local_of(local, state.shape)?;
         let found = Found::in_cache(&local)?;
-        found.check(&state, before.epoch, request)?;
+        found.check(&state, (before.epoch, before.number), request)?;
         let claim = Claim::new(store.clone(), request.nonce, Thinning::OF_VOLUMES)?;
         // Whoever has begun meanwhile is left alone.
         let now = read_newest(&store, Thinning::OF_VOLUMES)?;
         let state = VolumeState::decode(&now.manifest.state).ok_or(OpenError::State)?;
-        let is_own = found.check(&state, now.epoch, request)?;
+        let is_own = found.check(&state, (now.epoch, now.number), request)?;
         let (writer, recovered) = claim.seal()?;
         let recovered = recovered.ok_or(ObjectError::NoVolume)?;
         let state = VolumeState::decode(&recovered.manifest.state).ok_or(OpenError::State)?;
-        if found.check(&state, recovered.epoch, request)? != is_own {
+        if found.check(&state, (recovered.epoch, recovered.number), request)? != is_own {
             return Err(OpenError::InUse { host: state.host });
         }
         let mut header = match (&found.header, is_own) {
@@ -118,7 +118,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         };
         // The first manifest of this epoch may be published from here on, and be there after a crash.
         (header.state_epoch, header.claimed_epoch) = (recovered.epoch, writer.epoch());
-        header.is_closed = false;
+        (header.manifest, header.is_closed) = (recovered.number, false);
         local.set_header(&mut header)?;
         let ahead = if is_own { found.ahead } else { bits(state.shape.regions()) };
         let begun = Begun { store, local, header, writer, ahead, present };
@@ -155,7 +155,7 @@ impl Found {
         Ok(Self { header, ahead })
     }
 
-    /// Returns whether the cache continues this state, which the writer of `epoch` has published.
+    /// Returns whether the cache continues this state, which the writer of `epoch` has published by its manifest `number`.
     ///
     /// # Errors
     ///
@@ -163,11 +163,16 @@ impl Found {
     fn check(
         &self,
         state: &VolumeState,
-        epoch: Epoch,
+        (epoch, number): (Epoch, u64),
         request: &OpenRequest,
     ) -> Result<bool, OpenError> {
         if self.header.is_some_and(|header| header.id != state.id) {
             return Err(OpenError::ForeignCache);
+        }
+        // Newest states never get older.
+        let seen = self.header.map(|header| (header.state_epoch, header.manifest));
+        if seen.is_some_and(|seen| seen > (epoch, number)) {
+            return Err(OpenError::RolledBack);
         }
         let continues =
             |header: LocalHeader| [header.state_epoch, header.claimed_epoch].contains(&epoch);
@@ -242,6 +247,7 @@ impl<S: ObjectStore + Clone> Begun<S> {
         };
         uploader.publish(state, 1)?;
         uploader.header.state_epoch = uploader.writer.epoch();
+        uploader.header.manifest = uploader.writer.manifests();
         self.local.set_header(&mut uploader.header)?;
         let present = self.present.unwrap_or_else(|| bits(shape.pages()));
         let mut state = State {

@@ -167,7 +167,11 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             self.state.lock().frozen = None;
             return Ok(());
         }
-        let result = self.upload_cut(uploader, cut, commit);
+        let mut result = self.upload_cut(uploader, cut, commit);
+        if result.is_ok() && commit != Commit::Log {
+            uploader.header.manifest = uploader.writer.manifests();
+            result = self.local.note_header(&mut uploader.header).map_err(Failure::from);
+        }
         let mut state = self.state.lock();
         state.frozen = None;
         if let Err(failure) = &result {

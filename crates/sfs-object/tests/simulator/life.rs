@@ -6,8 +6,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sfs_device::{Block, Device, Event, RamDevice, Stream};
 use sfs_object::{
-    Durability, Failure, Limits, MemoryStore, Nonce, ObjectDevice, ObjectError, OpenError,
-    OpenRequest, Shape, create,
+    Durability, EncryptedStore, Failure, FileKey, Limits, MemoryStore, Nonce, ObjectDevice,
+    ObjectError, OpenError, OpenRequest, Shape, create,
 };
 use sfs_testkit::SeededRng;
 
@@ -23,12 +23,15 @@ const MANY: u64 = 1 << 40;
 /// Limit of a cache that evicts nothing.
 const LARGE: u64 = 1 << 30;
 
-type Volume = ObjectDevice<MortalStore>;
+type Objects = Arc<EncryptedStore<MortalStore>>;
+type Volume = ObjectDevice<Objects>;
 
 /// Store, caches and model, which outlast a life.
 pub(crate) struct World {
     rng: SeededRng,
     objects: Arc<MemoryStore>,
+    /// Key of the volume, if it is encrypted.
+    key: Option<FileKey>,
     model: Arc<Mutex<Model>>,
     durability: Durability,
     cache_blocks: u64,
@@ -47,12 +50,14 @@ pub(crate) struct World {
 /// A life.
 struct Life {
     store: MortalStore,
+    /// The same store, decrypted.
+    decrypted: Objects,
     local: Arc<MortalCache>,
     base: RamDevice,
 }
 
 impl World {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, key: Option<FileKey>) -> Self {
         let mut rng = SeededRng::new(seed);
         let durability = rng.pick(&[Durability::Local, Durability::Remote]);
         let cache_blocks = rng.pick(&[LARGE, 8 * 32]);
@@ -60,6 +65,7 @@ impl World {
         Self {
             rng,
             objects: Arc::default(),
+            key,
             model: Arc::new(Mutex::new(Model::new(SHAPE.volume_blocks))),
             durability,
             cache_blocks,
@@ -76,7 +82,7 @@ impl World {
     pub(crate) fn run(&mut self, lives: u32) -> Result<(), String> {
         let life = self.begin(empty_cache(), MANY);
         let shape = ([9; 16], SHAPE);
-        let volume = create(life.store.clone(), life.local.clone(), shape, &self.request())
+        let volume = create(life.decrypted.clone(), life.local.clone(), shape, &self.request())
             .map_err(|error| format!("making: {error}"))?;
         let volume = Arc::new(volume);
         self.live(&life, &volume)?;
@@ -103,7 +109,8 @@ impl World {
         if self.rng.one_in(8) {
             life.local.set_requests(1 + self.rng.below(60));
         }
-        let volume = match Volume::open(life.store.clone(), life.local.clone(), &self.request()) {
+        let opened = Volume::open(life.decrypted.clone(), life.local.clone(), &self.request());
+        let volume = match opened {
             Ok(volume) => Arc::new(volume),
             Err(OpenError::Failure(Failure::Object(ObjectError::Stopped(_)))) => {
                 self.ends[0] += 1;
@@ -150,10 +157,23 @@ impl World {
     }
 
     fn begin(&mut self, cache: RamDevice, requests: u64) -> Life {
-        let store = MortalStore::new(self.objects.clone(), requests, self.rng.next_u64());
+        let seed = self.rng.next_u64();
+        let store = MortalStore::new(self.objects.clone(), MANY, seed);
+        let decrypted = match &self.key {
+            None => EncryptedStore::plain(store.clone()),
+            key => {
+                let random = Mutex::new(SeededRng::new(seed));
+                let random = move |bytes: &mut [u8]| {
+                    bytes.copy_from_slice(&random.lock().bytes(bytes.len()));
+                };
+                let opened = EncryptedStore::open(store.clone(), key.as_ref(), Box::new(random));
+                opened.expect("the key of the volume")
+            }
+        };
+        store.set_requests(requests);
         let image = SHAPE.cache_blocks() - SHAPE.volume_blocks;
         let local = Arc::new(MortalCache::new(&cache, image, self.discards));
-        Life { store, local, base: cache }
+        Life { store, decrypted: Arc::new(decrypted), local, base: cache }
     }
 
     fn request(&mut self) -> OpenRequest {
