@@ -107,8 +107,12 @@ impl Store {
         (store, machine)
     }
 
-    /// Returns all objects of a directory, or the files of a server.
+    /// Returns the objects of a directory. What a server has is its own matter: none.
     pub(crate) fn objects(&self) -> Vec<PathBuf> {
+        if self.server.is_some() { Vec::new() } else { self.files() }
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
         let mut dirs = vec![self.dir.clone()];
         let mut objects = Vec::new();
         while let Some(dir) = dirs.pop() {
@@ -137,7 +141,7 @@ impl Store {
         let holds = |path: &PathBuf| {
             fs::read(path).is_ok_and(|object| object.windows(bytes.len()).any(|part| part == bytes))
         };
-        wait_until("the bytes are uploaded", || self.objects().iter().any(holds));
+        wait_until("the bytes are uploaded", || self.files().iter().any(holds));
     }
 
     /// Makes the store unreachable, until [`Store::return_from`].

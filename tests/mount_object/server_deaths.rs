@@ -12,7 +12,7 @@ use super::machine::{Machine, Store};
 use super::worker::Worker;
 use super::{OUTAGE, THREADS};
 
-/// What happens after the death of the server.
+/// Events after the death of the server.
 const ENDS: [&str; 4] =
     ["the server returns", "a fresh cache", "the daemon dies, too", "the daemon and the cache"];
 

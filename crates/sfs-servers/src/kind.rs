@@ -57,7 +57,7 @@ impl ServerKind {
     ///
     /// # Errors
     ///
-    /// What is missing, and how to get it.
+    /// The missing program, and how to get it.
     pub fn program(self, tools: &Path) -> Result<PathBuf, String> {
         let (name, remedy) = self.program_name();
         find_program(name, tools).ok_or_else(|| format!("{name} is missing: {remedy}"))

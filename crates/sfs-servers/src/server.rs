@@ -37,7 +37,7 @@ impl ObjectServer {
     ///
     /// # Errors
     ///
-    /// What is missing, or how the start has failed.
+    /// The missing program, or how the start has failed.
     pub fn start(kind: ServerKind, dir: &Path, tools: &Path) -> Result<Self, String> {
         fs::create_dir_all(dir).map_err(text)?;
         let mut server = Self {
