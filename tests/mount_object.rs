@@ -1,18 +1,26 @@
 //! Volumes in an object store, mounted: what is there after an unmount, a death, an outage or a takeover, with the local cache and
 //! without it.
 //!
-//! `SFS_DEATHS` is the number of deaths of the daemon (default 4) and, halved, of `sfs-store`; `SFS_SEED` repeats the choices of a run.
+//! `SFS_STORE` names the server to use instead of a directory, see `crates/sfs-servers`. `SFS_DEATHS` is the number of deaths of the daemon
+//! (default 4) and, halved, of `sfs-store`; `SFS_SERVER_DEATHS` of the server, `SFS_RACES` of takeovers by two, `SFS_CONNECTIONS_CUT` of
+//! connections. `SFS_SEED` repeats the choices of a run.
 
+#[path = "mount_object/cuts.rs"]
+mod cuts;
 #[path = "mount_object/encryption.rs"]
 mod encryption;
 #[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 #[path = "mount_object/machine.rs"]
 mod machine;
+#[path = "mount_object/races.rs"]
+mod races;
 #[path = "mount_object/readers.rs"]
 mod readers;
 #[path = "mount_object/refusals.rs"]
 mod refusals;
+#[path = "mount_object/server_deaths.rs"]
+mod server_deaths;
 #[path = "mount_object/takeover.rs"]
 mod takeover;
 #[path = "mount_kill/worker.rs"]
@@ -32,10 +40,10 @@ use rustix::process::{Signal, kill_process};
 use sfs_testkit::{SeededRng, number_from_env, wait_until};
 use worker::Worker;
 
-const THREADS: u64 = 2;
+pub(crate) const THREADS: u64 = 2;
 
 /// Longest outage in the tests.
-const OUTAGE: Duration = Duration::from_millis(700);
+pub(crate) const OUTAGE: Duration = Duration::from_millis(700);
 
 fn write_synced(path: &Path, bytes: &[u8]) {
     let mut file = File::create(path).expect("room");

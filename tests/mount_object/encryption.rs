@@ -3,9 +3,11 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 use super::harness::{TestVolume, can_mount, sfs_ctl_stat, sfs_mount_unused, stderr};
-use super::machine::{Machine, Store};
+use super::machine::{Machine, Store, program};
+use super::readers::fsck;
 use super::refusals::refused;
 use super::{expect, write_synced};
 
@@ -74,6 +76,42 @@ fn encrypted_object_volumes_show_nothing_to_their_store() {
     expect(&mount.dir.join("third"), &MARKER.repeat(90_000));
     mount.unmount();
     assert!(!has(&store, MARKER));
+}
+
+#[test]
+fn encrypted_object_volumes_are_read_and_checked_with_their_key() {
+    if !can_mount() {
+        return;
+    }
+    let (store, machine, key) = encrypted_volume();
+    let mount = machine.mount(&with_key(&key, ""));
+    write_synced(&mount.dir.join(NAME), MARKER);
+    mount.unmount();
+    let objects = store.objects();
+    let reader = Machine::new(&store);
+    refused(&reader.try_mount("ro"), 32, "the volume is encrypted: give -o key_file=");
+    let mount = reader.mount(&with_key(&key, "ro"));
+    expect(&mount.dir.join(NAME), MARKER);
+    mount.unmount();
+    let path = key.to_str().expect("UTF-8");
+    refused(&fsck(&reader, &["-n"]), 8, "the volume is encrypted: give --key-file FILE");
+    let checked = fsck(&reader, &["-n", "--data", "--key-file", path]);
+    assert!(checked.status.success(), "{}", stderr(&checked));
+    assert_eq!(store.objects(), objects, "nothing is changed");
+    let repaired = ["-y", "--cache", machine.cache.to_str().expect("UTF-8"), "--key-file", path];
+    let repaired = fsck(&machine, &repaired);
+    assert!(repaired.status.success(), "{}", stderr(&repaired));
+    machine.mount(&with_key(&key, "")).unmount();
+    let (_plain, of_plain) = Store::with_volume("64M");
+    refused(&fsck(&of_plain, &["-n", "--key-file", path]), 8, "leave --key-file out");
+    refused(&fsck_device(&key), 16, "--key-file is for a volume in an object store");
+}
+
+/// Checks a device with a key, which it cannot have.
+fn fsck_device(key: &Path) -> Output {
+    let device = TestVolume::new("64M");
+    let mut command = Command::new(program("sfs-fsck"));
+    command.args(["-n", "--key-file"]).arg(key).arg(&device.device).output().expect("sfs-fsck runs")
 }
 
 #[test]

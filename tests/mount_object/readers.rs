@@ -17,7 +17,7 @@ fn read_only(machine: &Machine) -> Mount {
     machine.volume.mounted()
 }
 
-fn fsck(machine: &Machine, arguments: &[&str]) -> Output {
+pub(super) fn fsck(machine: &Machine, arguments: &[&str]) -> Output {
     let mut command = Command::new(program("sfs-fsck"));
     command.args(arguments).arg(&machine.volume.device).output().expect("sfs-fsck runs")
 }

@@ -26,6 +26,7 @@ impl Foreground {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
         command.args(["--foreground", "-o", &format!("cache_file={cache},{options}")]);
         command.arg(&machine.volume.device).arg(&machine.volume.dir).stderr(Stdio::piped());
+        command.envs(machine.environment());
         let mut process = command.spawn().expect("sfs-mount runs");
         let stderr = process.stderr.take().expect("a pipe");
         let log = Arc::new(Mutex::new(String::new()));

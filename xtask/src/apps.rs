@@ -32,6 +32,8 @@ const BYTES_SHORT: u64 = 40_000_000;
 pub(crate) enum Storage {
     Loop,
     Image,
+    /// The object store of the subject.
+    Store,
 }
 
 /// Runs the programs on a loop device, and on an image file.
@@ -50,6 +52,7 @@ pub(crate) fn run_on(
     let what = match storage {
         Storage::Loop => "a loop device",
         Storage::Image => "an image file",
+        Storage::Store => "a small cache",
     };
     let name = format!("programs on {}, {what}", on.name());
     match need(on.kind, storage) {
@@ -63,7 +66,9 @@ fn need(on: FilesystemKind, storage: Storage) -> Result<()> {
     machine::need("git", "git")?;
     match (storage, on) {
         (Storage::Loop, _) => machine::need_loop(),
-        (Storage::Image, FilesystemKind::Sfs | FilesystemKind::Fuse2fs) => Ok(()),
+        (Storage::Store, _) | (Storage::Image, FilesystemKind::Sfs | FilesystemKind::Fuse2fs) => {
+            Ok(())
+        }
         (Storage::Image, _) => bail!("{} is not mounted from an image file", on.name()),
     }
 }
@@ -81,10 +86,15 @@ fn try_programs(
     let census = tree::plant(&source, files, bytes)?;
     println!("source: {census}");
     let image = scratch.dir.join("image");
-    let device = match storage {
-        Storage::Loop => TestDevice::over_loop(&image, DEVICE_LEN)?,
-        Storage::Image => TestDevice::image(&image, DEVICE_LEN)?,
-    };
+    let device = on.device(
+        workspace,
+        &image,
+        DEVICE_LEN,
+        match storage {
+            Storage::Loop => TestDevice::over_loop,
+            Storage::Image | Storage::Store => TestDevice::image,
+        },
+    )?;
     let kind = on.kind;
     kind.make(&programs, &device, Blocks::Discard)?;
 
@@ -103,7 +113,11 @@ fn try_programs(
     checks.check("equal after mounting again", || equal(&source, &dir.join("tree")))?;
     checks.check("git after mounting again", || fsck(&dir.join("repository")))?;
     mount.unmount()?;
-    Ok(checks.outcome.note(format!("{census}")))
+    let outcome = checks.outcome.note(format!("{census}"));
+    Ok(match on.store {
+        Some(_) => outcome.note(device.disturbances()),
+        None => outcome,
+    })
 }
 
 /// Results of the checks of one step. The first failure ends the step, since later checks build on

@@ -1,4 +1,4 @@
-//! Devices below a volume: an image file, by itself or as a loop device.
+//! Devices below a volume: an image file, by itself or as a loop device, or an object store.
 
 use std::{
     fs::File,
@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::{
     cleanup::{Guard, Undo},
     machine,
+    object_store::{ObjectVolume, StoreKind},
     run::Cmd,
 };
 
@@ -21,6 +22,8 @@ pub(crate) struct TestDevice {
     pub(crate) path: PathBuf,
     is_block_device: bool,
     _guards: Vec<Guard>,
+    /// The volume in an object store whose URL `path` is.
+    pub(crate) volume: Option<ObjectVolume>,
 }
 
 /// Number of tries of `losetup --find`, since another process may take the found device first.
@@ -32,7 +35,14 @@ impl TestDevice {
         let file = File::create(path).with_context(|| format!("making {}", path.display()))?;
         file.set_len(len)?;
         let guards = vec![Undo::Remove(path.to_owned()).later()];
-        Ok(Self { path: path.to_owned(), is_block_device: false, _guards: guards })
+        Ok(Self { path: path.to_owned(), is_block_device: false, _guards: guards, volume: None })
+    }
+
+    /// Starts a server below `dir`, for a volume of `len` bytes.
+    pub(crate) fn in_store(kind: StoreKind, tools: &Path, dir: &Path, len: u64) -> Result<Self> {
+        let volume = ObjectVolume::start(kind, tools, dir, len)?;
+        let path = volume.url().into();
+        Ok(Self { path, is_block_device: false, _guards: Vec::new(), volume: Some(volume) })
     }
 
     /// Makes a device as [`TestDevice::best`] does, and writes all of the image once. So the growth of
@@ -61,12 +71,17 @@ impl TestDevice {
     /// Returns a device that another process makes and removes.
     pub(crate) fn of_others(path: &Path) -> Self {
         let is_block_device = path.starts_with("/dev");
-        Self { path: path.to_owned(), is_block_device, _guards: Vec::new() }
+        Self { path: path.to_owned(), is_block_device, _guards: Vec::new(), volume: None }
     }
 
     /// Makes a loop device for root, and an image file for other users.
     pub(crate) fn best(image: &Path, len: u64) -> Result<Self> {
         if machine::is_root() { Self::over_loop(image, len) } else { Self::image(image, len) }
+    }
+
+    /// Says how often the server of the object store and the program that reaches it were killed.
+    pub(crate) fn disturbances(&self) -> String {
+        self.volume.as_ref().map(ObjectVolume::disturbances).unwrap_or_default()
     }
 
     /// Returns the kernel's name of the block device, as `loop3`; `None` for an image file.

@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use crate::{
     device::TestDevice,
     machine,
+    object_store::StoreKind,
     run::Cmd,
     workspace::{Profile, Programs, Workspace},
 };
@@ -44,11 +45,13 @@ pub(crate) struct Subject {
     transport: Option<&'static str>,
     /// Data layout, if it is not the log.
     data_layout: Option<&'static str>,
+    /// Object store that has the volume, if it is not on a device.
+    pub(crate) store: Option<StoreKind>,
 }
 
 impl From<FilesystemKind> for Subject {
     fn from(kind: FilesystemKind) -> Self {
-        Self { kind, transport: None, data_layout: None }
+        Self { kind, transport: None, data_layout: None, store: None }
     }
 }
 
@@ -63,10 +66,34 @@ impl Subject {
         Self { data_layout: Some(data_layout), ..FilesystemKind::Sfs.into() }
     }
 
+    /// Returns SFS with its volumes in an object store.
+    pub(crate) fn in_store(store: StoreKind) -> Self {
+        Self { store: Some(store), ..FilesystemKind::Sfs.into() }
+    }
+
+    /// Makes the device of a volume of `len` bytes: `on_image` does it with the path of an image, unless the volume is in an object
+    /// store.
+    pub(crate) fn device(
+        &self,
+        workspace: &Workspace,
+        image: &Path,
+        len: u64,
+        on_image: impl FnOnce(&Path, u64) -> Result<TestDevice>,
+    ) -> Result<TestDevice> {
+        match self.store {
+            Some(store) => {
+                let dir = image.with_file_name("store");
+                TestDevice::in_store(store, &workspace.tools(), &dir, len)
+            }
+            None => on_image(image, len),
+        }
+    }
+
     pub(crate) fn name(&self) -> String {
         let over = self.transport.map(|transport| format!(" over {transport}"));
         let placing = self.data_layout.map(|data_layout| format!(", {data_layout}"));
-        [Some(self.kind.name().to_owned()), over, placing].into_iter().flatten().collect()
+        let within = self.store.map(|store| format!(" in {store}"));
+        [Some(self.kind.name().to_owned()), over, placing, within].into_iter().flatten().collect()
     }
 
     /// Returns the environment variables of a command that replays a run.
@@ -171,6 +198,7 @@ impl FilesystemKind {
         }
         let cmd = match self {
             Self::Null | Self::NullDevice => return Ok(()),
+            Self::Sfs if device.volume.is_some() => programs.mkfs_cmd().arg("--quiet"),
             Self::Sfs => programs.mkfs_cmd().arg("--force").args(keep.then_some("--keep-blocks")),
             Self::Ext4 | Self::Fuse2fs => {
                 Cmd::new(tool("mkfs.ext4")).args(["-q", "-F", "-E", &ext4])
@@ -180,6 +208,10 @@ impl FilesystemKind {
                 Cmd::new(tool("mkfs.btrfs")).args(["-q", "-f"]).args(keep.then_some("-K"))
             }
             Self::Ntfs3g => Cmd::new(tool("mkntfs")).args(["-Q", "-F", "-q"]),
+        };
+        let cmd = match &device.volume {
+            Some(volume) => volume.of_mkfs(cmd),
+            None => cmd,
         };
         cmd.arg(&device.path).read().map(drop)
     }
@@ -192,7 +224,14 @@ impl FilesystemKind {
         dir: &Path,
         cache: Cache,
     ) -> Cmd {
-        let dev = &device.path;
+        let cmd = self.mount_device(programs, &device.path, dir, cache);
+        match &device.volume {
+            Some(volume) => volume.of_mount(cmd),
+            None => cmd,
+        }
+    }
+
+    fn mount_device(self, programs: &Programs, dev: &Path, dir: &Path, cache: Cache) -> Cmd {
         match (self, cache) {
             (Self::Sfs, Cache::Writeback) => programs.mount_cmd("sfs-mount").arg(dev).arg(dir),
             (Self::Sfs, Cache::Through) => {
@@ -262,7 +301,17 @@ impl FilesystemKind {
             Self::Btrfs => Cmd::new(tool("btrfs")).args(["check", "--readonly"]),
             Self::Ntfs3g => Cmd::new(tool("ntfsfix")).arg("-n"),
         };
+        let cmd = match &device.volume {
+            Some(volume) => volume.of_check(cmd),
+            None => cmd,
+        };
         let output = cmd.arg(&device.path).output()?;
+        if device.volume.is_some()
+            && String::from_utf8_lossy(&output.stderr).contains("cannot be checked yet")
+        {
+            println!("sfs-fsck does not check volumes in object stores");
+            return Ok(());
+        }
         if !output.status.success() {
             let text = [&output.stdout[..], &output.stderr[..]].concat();
             let text = String::from_utf8_lossy(&text).trim().to_owned();

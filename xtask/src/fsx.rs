@@ -14,6 +14,7 @@ use crate::{
     device::TestDevice,
     filesystem::{Blocks, Cache, Subject},
     mount::Mount,
+    object_store::Ballast,
     report::{StepOutcome, Tally},
     run::Cmd,
     scratch::Scratch,
@@ -84,14 +85,20 @@ fn exercise(
     let config = artifacts.join("fsx.toml");
     fs::write(&config, CONFIG)?;
     let scratch = Scratch::in_ram(DEVICE_LEN)?;
-    let device = TestDevice::best(&scratch.dir.join("image"), DEVICE_LEN)?;
+    let image = scratch.dir.join("image");
+    let device = on.device(workspace, &image, DEVICE_LEN, TestDevice::best)?;
     let kind = on.kind;
     kind.make(&programs, &device, Blocks::Discard)?;
     let mount = Mount::new(kind, &programs, &device, &scratch.dir.join("mount"), cache)?;
+    let ballast = on.store.map(|_| Ballast::plant(&mount.dir)).transpose()?;
     let (count, seed) = (ops.to_string(), seed.to_string());
     println!("{count} operations, seed {seed}");
     let cmd = Cmd::new(program).args(["-N", &count, "-S", &seed]).arg("-P").arg(&artifacts);
     let result = cmd.arg("-f").arg(&config).arg(mount.dir.join("fsx")).run();
+    if let Some(ballast) = &ballast {
+        ballast.verify(&mount.dir)?;
+        println!("{}", device.disturbances());
+    }
     mount.unmount()?;
     let mut outcome = match result {
         Ok(()) => StepOutcome::passed().note(format!("seed {seed}")),

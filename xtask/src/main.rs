@@ -24,6 +24,7 @@ mod kernels;
 mod machine;
 mod model;
 mod mount;
+mod object_store;
 mod pjdfstest;
 mod report;
 mod rooted;
@@ -32,6 +33,7 @@ mod scratch;
 #[cfg(test)]
 mod semantics;
 mod test;
+mod test_store;
 mod tokens;
 mod tree;
 mod volume_stat;
@@ -75,6 +77,8 @@ enum Command {
     TestRoot(GuestOptions),
     /// Boot Debian 12 with its Linux 6.1 in QEMU: mkfs, mount, fsck, and deaths of the daemon with -o survive.
     TestKernels,
+    /// Run mount tests and suites on volumes in object stores, while real servers are killed.
+    TestStore(test_store::TestStoreOptions),
     /// Make a volume, copy a source tree onto it, compare and check it.
     Demo,
     /// Copy a source tree and run git and cargo on a volume; compare again after an unmount.
@@ -222,6 +226,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::TestRoot(options) => rooted::run(&workspace, options.suite, &mut tally),
         Command::TestKernels => kernels::run(&workspace, &mut tally),
+        Command::TestStore(options) => test_store::run(&workspace, &options, &mut tally)?,
         Command::Demo => return demo::run(&workspace).map(|()| true),
         Command::Apps { long, on } => apps::run(&workspace, on.into(), long, &mut tally),
         Command::Pjdfstest { on, pattern } => {

@@ -17,6 +17,7 @@ use crate::{
     filesystem::{Blocks, Cache, FilesystemKind, Subject},
     machine,
     mount::Mount,
+    object_store::Ballast,
     report::{StepOutcome, Tally},
     run::Cmd,
     scratch::Scratch,
@@ -56,7 +57,8 @@ pub(crate) fn run(workspace: &Workspace, on: Subject, pattern: Option<&str>, tal
         Err(reason) => tally.skip(&name, &reason),
         Ok(()) => {
             tally.step(&name, || suite(workspace, on, pattern, false));
-            if pattern.is_none() {
+            // A volume in an object store is not remounted read-only yet.
+            if pattern.is_none() && on.store.is_none() {
                 let name = format!("pjdfstest {REMOUNTING} on {}", on.name());
                 tally.step(&name, || suite(workspace, on, Some(REMOUNTING), true));
             }
@@ -81,12 +83,18 @@ fn suite(
         if on.kind == FilesystemKind::Sfs { exclusions(workspace)? } else { Exclusions::default() };
     let config = configure(workspace, remount, &exclusions.exclusion)?;
     let scratch = Scratch::in_ram(DEVICE_LEN)?;
-    let device = TestDevice::over_loop(&scratch.dir.join("image"), DEVICE_LEN)?;
+    let image = scratch.dir.join("image");
+    let device = on.device(workspace, &image, DEVICE_LEN, TestDevice::over_loop)?;
     let kind = on.kind;
     kind.make(&programs, &device, Blocks::Discard)?;
     let mount = Mount::new(kind, &programs, &device, &scratch.dir.join("mount"), Cache::Writeback)?;
+    let ballast = on.store.map(|_| Ballast::plant(&mount.dir)).transpose()?;
     let cases = Cases { program, config, on: &mount.dir, second: scratch.directory("second")? };
     let mut outcome = cases.run(pattern, remount, &exclusions.race)?;
+    if let Some(ballast) = ballast {
+        ballast.verify(&mount.dir)?;
+        outcome = outcome.note(device.disturbances());
+    }
     mount.unmount()?;
     outcome.add_check(kind, &programs, &device);
     for Exclusion { name, reason } in exclusions.exclusion {

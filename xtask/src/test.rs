@@ -14,7 +14,7 @@ use crate::{
     report::{StepOutcome, Tally},
     rooted,
     run::Cmd,
-    where_page, words,
+    test_store, where_page, words,
     workspace::Workspace,
 };
 
@@ -144,6 +144,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
             rooted::run(workspace, suite, tally);
         }
         kernels::run(workspace, tally);
+        test_store::at_length(workspace, tally);
         tally.step("filling large volumes, bytes of a mixed load", || {
             let model = ["test", "--release", "-p", "sfs-core", "--test", "model"];
             let filters = ["--", "--ignored", "in_one_go", "a_mixed_load"];
@@ -226,7 +227,7 @@ fn browser(workspace: &Workspace, tally: &mut Tally) {
 }
 
 /// Checks that the mount tests can mount here.
-fn need_mounts() -> Result<()> {
+pub(crate) fn need_mounts() -> Result<()> {
     machine::need_fuse()?;
     if machine::is_root() { Ok(()) } else { Err(anyhow!("the mount tests need root")) }
 }

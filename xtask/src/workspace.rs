@@ -11,12 +11,17 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{cargo::cargo, run::Cmd};
 
+const PROGRAMS_AS_FOR_TESTS: [&str; 6] =
+    ["build", "--quiet", "--workspace", "--bins", "--test", "mount_object"];
+
 /// The repository and cargo's target directory.
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     pub(crate) target: PathBuf,
     /// `true` once all tests are built, whose build has the programs, too.
     tests_are_built: Cell<bool>,
+    /// `true` once all programs are built for [`Profile::Dev`].
+    programs_are_built: Cell<bool>,
 }
 
 /// Build profile of programs.
@@ -111,7 +116,13 @@ impl Workspace {
             root: root.to_owned(),
             target: target.to_owned(),
             tests_are_built: Cell::new(false),
+            programs_are_built: Cell::new(false),
         })
+    }
+
+    /// Returns the directory of test programs and servers that are installed for this workspace alone.
+    pub(crate) fn tools(&self) -> PathBuf {
+        env::var_os("SFS_TOOLS").map_or_else(|| self.target.join("tools"), PathBuf::from)
     }
 
     /// Notes that `cargo test --workspace` has built everything: the programs for [`Profile::Dev`] are
@@ -120,13 +131,23 @@ impl Workspace {
         self.tests_are_built.set(true);
     }
 
+    /// Builds the programs of all packages for [`Profile::Dev`], with the features that their tests have: a test among the targets
+    /// brings the features of the dependencies of tests.
+    pub(crate) fn build_programs(&self) -> Result<()> {
+        cargo(self).args(PROGRAMS_AS_FOR_TESTS).run()?;
+        self.programs_are_built.set(true);
+        Ok(())
+    }
+
     /// Builds the programs of `packages`.
     ///
     /// A build of some packages has fewer features of their dependencies than a build of the whole
     /// workspace with its tests, so that most dependencies and crates would be compiled once more.
     pub(crate) fn build(&self, profile: Profile, packages: &[&str]) -> Result<Programs> {
         let mut cmd = cargo(self);
-        if profile == Profile::Dev && self.tests_are_built.get() {
+        if profile == Profile::Dev && self.programs_are_built.get() {
+            cmd = cmd.args(PROGRAMS_AS_FOR_TESTS);
+        } else if profile == Profile::Dev && self.tests_are_built.get() {
             cmd = cmd.args(["test", "--quiet", "--workspace", "--no-run"]);
         } else {
             cmd = cmd.args(["build", "--quiet", "--bins"]);

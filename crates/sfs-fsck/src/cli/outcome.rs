@@ -1,4 +1,4 @@
-//! What a run prints at its end, and its exit code.
+//! The end of a run: its report, and its exit code.
 //!
 //! Exit codes are those of fsck(8), added up: 0 clean, 1 repaired, 4 errors left, 8 no check was
 //! possible or its result could not be printed, 16 wrong usage, 32 cancelled.

@@ -55,6 +55,19 @@ fn print_usage(error: &clap::Error) -> ExitCode {
 }
 
 fn run(arguments: &FsckArguments) -> u8 {
+    let keys = match &arguments.subcommand {
+        Some(Subcommand::Dump(dump)) => (&dump.key_file, Some(&dump.device)),
+        None => (&arguments.check.key_file, arguments.check.device.as_ref()),
+    };
+    if let (Some(_), Some(device)) = keys
+        && !sfs_object::is_store_url(device.as_os_str())
+    {
+        let shown = device.display();
+        output::complain(format_args!(
+            "sfs-fsck: {shown}: --key-file is for a volume in an object store"
+        ));
+        return USAGE;
+    }
     match (&arguments.subcommand, &arguments.check.device) {
         (Some(Subcommand::Dump(arguments)), _) => run_dump(arguments),
         (None, Some(path)) => run_check(&arguments.check, path),
