@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::io;
 
 use object_store::Error;
+use object_store::client::HttpError;
 use sfs_object::store_protocol::Reply;
 
 use crate::http_reply::HttpReply;
@@ -42,6 +43,8 @@ pub(crate) fn names_bucket(error: &Error) -> bool {
 /// Returns whether the store refuses, or nothing is known.
 fn of_any(error: &Error, http: &HttpReply) -> Reply {
     let is_refused = match http.status {
+        // The connection ended in the middle of the body.
+        Some(_) if is_cut(error) => false,
         Some(408 | 409 | 412 | 416 | 425 | 429) => false,
         Some(status @ (400..=499 | 501 | 507)) => !(status == 400 && is_transient(error)),
         Some(_) => false,
@@ -49,6 +52,12 @@ fn of_any(error: &Error, http: &HttpReply) -> Reply {
     };
     let text = text(error);
     if is_refused { Reply::Refused(text) } else { Reply::Unknown(text) }
+}
+
+/// Returns whether the reply, or the request, was not transferred as a whole.
+fn is_cut(error: &Error) -> bool {
+    let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.any(|cause| cause.downcast_ref::<HttpError>().is_some())
 }
 
 /// Some servers say 400 when the request did not arrive in time.

@@ -6,7 +6,7 @@ mod server;
 
 use std::sync::Mutex;
 
-use server::{Answer, HttpServer, Received, bucket_at};
+use server::{Answer, CUT, HttpServer, Received, bucket_at};
 use sfs_object::{Epoch, Object, ObjectName, ObjectStore, PutReply};
 
 const KEYS: [&str; 2] = ["key", "secret"];
@@ -70,6 +70,25 @@ fn a_missing_object_is_not_a_missing_bucket_and_reads_are_repeated() {
     let store = bucket_at(&server.endpoint, KEYS, "bucket");
     assert_eq!(store.get(name), Ok(Some(b"content".to_vec())));
     assert_eq!(server.received().len(), 3);
+}
+
+/// Regression: a mount was refused when the connection ended in the middle of the body of a 404.
+#[test]
+fn a_reply_that_is_cut_tells_nothing() {
+    let name = object().name;
+    for (status, cut) in
+        [(404, body("NoSuchKey")), (403, body("AccessDenied")), (200, String::new())]
+    {
+        let mut answers = vec![(200, "content".to_owned()), (status, format!("{cut}{CUT}"))];
+        let server = HttpServer::new({
+            let last = answers.remove(0);
+            let answers = Mutex::new(answers);
+            move |_| Some(answers.lock().expect("no panic").pop().unwrap_or(last.clone()))
+        });
+        let store = bucket_at(&server.endpoint, KEYS, "bucket");
+        assert_eq!(store.get(name), Ok(Some(b"content".to_vec())), "{status}");
+        assert_eq!(server.received().len(), 2, "{status}");
+    }
 }
 
 #[test]

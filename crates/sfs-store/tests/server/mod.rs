@@ -69,6 +69,9 @@ pub(crate) struct Received {
     pub(crate) head: Vec<String>,
 }
 
+/// Character at the end of a body that is cut there: it is announced and not sent.
+pub(crate) const CUT: char = '\0';
+
 /// The reaction of the server to a request: a status and a body, or nothing but closing the connection.
 pub(crate) type Answer = Option<(u16, String)>;
 
@@ -123,5 +126,6 @@ fn serve(
     let Some((status, body)) = answer(&request) else { return };
     let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\netag: \"e\"\r\n", body.len());
     let head = format!("{head}last-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n");
-    let _ = write!(stream, "{head}connection: close\r\n\r\n{body}");
+    let sent = body.trim_end_matches(CUT);
+    let _ = write!(stream, "{head}connection: close\r\n\r\n{sent}");
 }
