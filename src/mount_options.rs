@@ -55,6 +55,10 @@ pub struct MountOptions {
     pub durability: Durability,
     /// Longest time for which writes to such a volume are in the local cache alone.
     pub upload_interval: Duration,
+    /// `true` if reads and syncs of such a volume fail while its store does not answer.
+    pub outage_fails: bool,
+    /// Longest wait before they do.
+    pub outage_wait: Duration,
     /// `true` to use such a volume although another machine has not released it.
     pub takeover: bool,
     /// `true` if other users may enter a mount that an ordinary user makes.
@@ -106,6 +110,9 @@ const IDLE_DEFRAGMENTATION_PERCENT: u8 = 5;
 /// Default of `upload=`.
 const UPLOAD_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Longest wait of requests with `outage=eio`.
+const OUTAGE_WAIT: Duration = Duration::from_secs(30);
+
 impl Default for MountOptions {
     fn default() -> Self {
         Self {
@@ -127,6 +134,8 @@ impl Default for MountOptions {
             cache_size: None,
             durability: Durability::Local,
             upload_interval: UPLOAD_INTERVAL,
+            outage_fails: false,
+            outage_wait: OUTAGE_WAIT,
             takeover: false,
             allow_other: false,
             sandbox: true,
@@ -246,6 +255,10 @@ impl MountOptions {
                     _ => Durability::Local,
                 };
             }
+            "outage" => {
+                self.outage_fails = values::one_of(name, value, &["block", "eio"])? == "eio"
+            }
+            "outage_wait" => self.outage_wait = values::seconds(name, value)?,
             "upload" => self.upload_interval = values::seconds(name, value)?,
             "metrics" => self.metrics = Some(values::loopback(name, value)?),
             _ => return Ok(false),

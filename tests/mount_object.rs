@@ -7,6 +7,8 @@
 mod harness;
 #[path = "mount_object/machine.rs"]
 mod machine;
+#[path = "mount_object/outage.rs"]
+mod outage;
 #[path = "mount_object/refusals.rs"]
 mod refusals;
 #[path = "mount_object/takeover.rs"]

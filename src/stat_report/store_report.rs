@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sfs_object::Durability;
 
+use super::store_price::{StorePrice, StorePrices};
 use crate::object_volume::ObjectVolume;
 
 /// Requests to the object store since the mount, and what is wrong with it.
@@ -22,10 +23,18 @@ pub struct StoreReport {
     pub bytes_up: u64,
     /// Bytes of objects that were received.
     pub bytes_down: u64,
+    /// Bytes of the objects that hold the content of the volume, about: without manifests, and what waits for its deletion.
+    #[serde(default)]
+    pub stored_bytes: u64,
+    /// What that costs, if the user gives the prices.
+    pub price: Option<StorePrice>,
     /// Trouble of the moment; `None` if there is none.
     pub trouble: Option<String>,
     /// Seconds since that began.
     pub trouble_secs: Option<u64>,
+    /// `true` if the store answers, and refuses.
+    #[serde(default)]
+    pub is_refused: bool,
     /// Why nothing more is written in this mount; `None` if that is not so.
     pub failure: Option<String>,
 }
@@ -45,10 +54,19 @@ impl StoreReport {
             deletes: counts.deletes,
             bytes_up: counts.bytes_up,
             bytes_down: counts.bytes_down,
+            stored_bytes: objects.stored_bytes(),
+            price: None,
+            is_refused: trouble.as_ref().is_some_and(|trouble| trouble.is_refusal),
             trouble_secs: trouble.as_ref().map(|trouble| trouble.since.elapsed().as_secs()),
             trouble: trouble.map(|trouble| trouble.reason),
             failure: objects.failure().map(|failure| failure.to_string()),
         }
+    }
+
+    /// Returns the report with what the volume costs at these prices.
+    #[must_use]
+    pub(crate) fn at(self, prices: &StorePrices) -> Self {
+        Self { price: Some(prices.of(&self)), ..self }
     }
 }
 
@@ -66,8 +84,11 @@ mod tests {
             deletes: 1,
             bytes_up: 4 << 20,
             bytes_down: 0,
+            stored_bytes: 0,
+            price: None,
             trouble: None,
             trouble_secs: None,
+            is_refused: false,
             failure: None,
         };
         let line = "  store       2 PUT (4 MiB), 3 GET (0 bytes), 1 DELETE; fsync is local";
@@ -77,8 +98,23 @@ mod tests {
             report.to_string(),
             format!("{line}\n              waiting for 7 s: no? network")
         );
+        report.is_refused = true;
+        assert_eq!(
+            report.to_string(),
+            format!("{line}\n              refused for 7 s: no? network")
+        );
         report.failure = Some("another machine has the volume".into());
         let second = "              nothing more is written: another machine has the volume";
         assert_eq!(report.to_string(), format!("{line}\n{second}"));
+        report.failure = None;
+        (report.trouble, report.trouble_secs) = (None, None);
+        (report.gets, report.puts, report.stored_bytes) = (10_000, 2_000, 50_000_000_000);
+        report.bytes_down = 2_500_000_000;
+        let report = report.at(&"0.005:0.0004:0:0.023:0.09".parse().expect("five prices"));
+        let price = report.price.expect("a price");
+        assert_eq!((price.requests_micros, price.received_micros), (14_000, 225_000));
+        assert_eq!(price.month_micros, 1_150_000);
+        let third = "              price: 0.0140 for requests and 0.2250 for bytes received since the mount; 1.1500 a month for 46.6 GiB stored";
+        assert!(report.to_string().ends_with(third), "{report}");
     }
 }
