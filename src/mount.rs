@@ -25,6 +25,7 @@ use crate::exit_error::ExitError;
 use crate::mount_options::MountOptions;
 
 pub(crate) use detach::detach;
+pub(crate) use holder::refuse_cache_in_use;
 pub(crate) use mount_target::MountTarget;
 pub(crate) use open_volume::{
     OpenedDevice, explain, open_device, open_to_write_later, open_volume,

@@ -57,6 +57,10 @@ pub struct MountOptions {
     pub upload_interval: Duration,
     /// File with the key of such a volume, if its objects are encrypted.
     pub key_file: Option<PathBuf>,
+    /// `true` if reads and syncs of such a volume fail while its store does not answer.
+    pub outage_fails: bool,
+    /// Longest wait before they do.
+    pub outage_wait: Duration,
     /// `true` to use such a volume although another machine has not released it.
     pub takeover: bool,
     /// `true` if other users may enter a mount that an ordinary user makes.
@@ -108,6 +112,9 @@ const IDLE_DEFRAGMENTATION_PERCENT: u8 = 5;
 /// Default of `upload=`.
 const UPLOAD_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Longest wait of requests with `outage=eio`.
+const OUTAGE_WAIT: Duration = Duration::from_secs(30);
+
 impl Default for MountOptions {
     fn default() -> Self {
         Self {
@@ -130,6 +137,8 @@ impl Default for MountOptions {
             durability: Durability::Local,
             upload_interval: UPLOAD_INTERVAL,
             key_file: None,
+            outage_fails: false,
+            outage_wait: OUTAGE_WAIT,
             takeover: false,
             allow_other: false,
             sandbox: true,
@@ -250,6 +259,10 @@ impl MountOptions {
                 };
             }
             "key_file" => self.key_file = Some(PathBuf::from(value)),
+            "outage" => {
+                self.outage_fails = values::one_of(name, value, &["block", "eio"])? == "eio"
+            }
+            "outage_wait" => self.outage_wait = values::seconds(name, value)?,
             "upload" => self.upload_interval = values::seconds(name, value)?,
             "metrics" => self.metrics = Some(values::loopback(name, value)?),
             _ => return Ok(false),

@@ -18,12 +18,13 @@ use parking_lot::Mutex;
 use sfs_device::{BLOCK_SIZE, Device, FileDevice, OpenErrorKind};
 use sfs_object::{
     Durability, EncryptedStore, EncryptionError, Failure, FileKey, Limits, Nonce, ObjectDevice,
-    ObjectError, OpenError, OpenRequest, Patience, SocketStore, read_state, system_random,
+    ObjectError, OpenError, OpenRequest, Outage, Patience, SocketStore, Trouble, read_state,
+    system_random,
 };
 
 use crate::exit_error::ExitError;
 use crate::monitor::Monitor;
-use crate::mount::{OpenedDevice, open_device};
+use crate::mount::{OpenedDevice, open_device, refuse_cache_in_use};
 use crate::mount_options::MountOptions;
 use crate::ready_pipe::ReadyPipe;
 use crate::volume_cache::random_epoch;
@@ -31,6 +32,16 @@ use crate::volume_cache::random_epoch;
 /// How long an unmount waits for a store that does not answer.
 const ENDING: Patience =
     Patience { unreachable: Some(Duration::from_secs(30)), refusing: Duration::from_secs(5) };
+
+/// Longest time of an unmount that was announced.
+const ANNOUNCED: Duration = Duration::from_secs(330);
+
+/// How long writers wait for a store that does not answer once an unmount was announced, and once the mount is gone.
+const WRITERS_WAIT: Duration = Duration::from_secs(30);
+const WRITERS_WAIT_AT_THE_END: Duration = Duration::from_secs(5);
+
+/// Time between two looks at what may be deleted.
+const DELETION_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The objects of a volume, decrypted.
 type Objects = EncryptedStore<Arc<SocketStore>>;
@@ -44,7 +55,8 @@ pub(crate) struct ObjectVolume {
     cache: String,
     durability: Durability,
     upload_interval: Duration,
-    thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
+    /// The thread that uploads, and what ends the one that deletes.
+    threads: Mutex<Option<(JoinHandle<()>, Sender<()>)>>,
     has_ended: Mutex<bool>,
 }
 
@@ -65,6 +77,7 @@ pub(crate) fn open(
 ) -> Result<Opened, ExitError> {
     let name = sfs_object::shown_url(&url.to_string_lossy());
     let path = check(&name, options)?;
+    refuse_cache_in_use(path)?;
     let (store, failed) = connected(&name, monitor);
     let objects = decrypted(&store, options.key_file.as_deref(), &name, &failed)?;
     let state = read_state(&objects).map_err(|error| failed(&error))?;
@@ -89,6 +102,10 @@ pub(crate) fn open(
     };
     let device = ObjectDevice::open(objects.clone(), local(&cache.device), &request);
     let device = Arc::new(device.map_err(|error| failed(&error))?);
+    device.set_outage(match options.outage_fails {
+        true => Outage::Fail(options.outage_wait),
+        false => Outage::Block,
+    });
     // Releases the volume if the mount fails from here on.
     let volume = ObjectVolume {
         device,
@@ -98,7 +115,7 @@ pub(crate) fn open(
         cache: path.display().to_string(),
         durability: options.durability,
         upload_interval: options.upload_interval,
-        thread: Mutex::default(),
+        threads: Mutex::default(),
         has_ended: Mutex::new(false),
     };
     remember(&store, &name).map_err(|error| failed(&error))?;
@@ -147,7 +164,12 @@ fn remember(store: &SocketStore, name: &str) -> Result<(), OpenError> {
     store.set_patience(Patience::OF_MOUNTS);
     let shown = name.to_owned();
     store.observe(Box::new(move |trouble| match trouble {
-        Some(reason) => tracing::warn!("{shown}: {reason}; what needs the object store waits"),
+        Some(Trouble { reason, is_refusal: true, .. }) => {
+            tracing::warn!("{shown}: refused: {reason}; it is tried again until it is done");
+        }
+        Some(Trouble { reason, .. }) => {
+            tracing::warn!("{shown}: {reason}; what needs the object store waits");
+        }
         None => tracing::info!("{shown}: the object store answers again"),
     }));
     Ok(())
@@ -234,21 +256,26 @@ impl ObjectVolume {
         self.objects.is_encrypted()
     }
 
+    /// Returns the bytes of the objects that hold the content of the volume.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.device.stored_bytes()
+    }
+
     /// Returns why nothing more is written, if that is so.
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.device.failure()
     }
 
-    /// Starts the thread.
+    /// Starts the threads.
     pub(crate) fn start(&self) -> std::io::Result<()> {
-        let (stop, stopped) = channel::bounded::<()>(0);
+        self.device.begin_worker();
         let (device, objects, store) =
             (self.device.clone(), self.objects.clone(), self.store.clone());
         let (name, cache) = (self.name.clone(), self.cache.clone());
         let interval = self.upload_interval;
-        let run = move || {
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
-                let Err(failure) = device.work(now_secs()) else { continue };
+        let upload = move || {
+            while device.wait_for_demand(interval) {
+                let Err(failure) = device.upload_due(now_secs()) else { continue };
                 let reason = reason((&objects, &store), failure);
                 if device.failure().is_none() {
                     tracing::warn!("{name}: {reason}; it is tried again");
@@ -257,26 +284,45 @@ impl ObjectVolume {
                 tracing::error!(
                     "{name}: {reason}; nothing more is written, and the cache {cache} has what was not uploaded"
                 );
-                return;
+                // Whoever waits learns of the failure.
+                device.end_worker();
             }
         };
-        let thread = std::thread::Builder::new().name("sfs-upload".into()).spawn(run)?;
-        *self.thread.lock() = Some((stop, thread));
+        let (stop, stopped) = channel::bounded::<()>(0);
+        let device = self.device.clone();
+        let delete = move || {
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(DELETION_INTERVAL) {
+                device.collect(now_secs());
+            }
+        };
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        thread("sfs-delete").spawn(delete)?;
+        *self.threads.lock() = Some((thread("sfs-upload").spawn(upload)?, stop));
         Ok(())
     }
 
-    /// Waits no longer for a store that does not answer than an unmount may.
+    /// Has writers wait no longer for a store that does not answer, since an unmount waits for them: the cache takes what they write.
+    pub(crate) fn announce_end(&self) {
+        self.device.announce_end(Some(ANNOUNCED), WRITERS_WAIT);
+    }
+
+    /// Does the same when the mount is gone.
     pub(crate) fn begin_to_end(&self) {
-        self.store.set_patience(ENDING);
+        self.device.announce_end(None, WRITERS_WAIT_AT_THE_END);
+        // Without the content around it a write fails, and with it all that follow.
+        self.store.bound_reads(WRITERS_WAIT);
     }
 
     /// Uploads everything, and lets other machines use the volume, which was closed before.
     pub(crate) fn end(&self) -> Result<(), ExitError> {
         *self.has_ended.lock() = true;
         self.begin_to_end();
-        if let Some((stop, thread)) = self.thread.lock().take() {
+        self.store.set_patience(ENDING);
+        self.device.end_worker();
+        if let Some((uploading, stop)) = self.threads.lock().take() {
+            uploading.join().expect("a panic ends the process");
+            // Deletions that are under way are not waited for.
             drop(stop);
-            thread.join().expect("a panic ends the process");
         }
         self.device.close(now_secs()).map_err(|failure| {
             let is_released = self.device.is_released();

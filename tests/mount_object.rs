@@ -13,6 +13,8 @@ mod encryption;
 mod harness;
 #[path = "mount_object/machine.rs"]
 mod machine;
+#[path = "mount_object/outage.rs"]
+mod outage;
 #[path = "mount_object/races.rs"]
 mod races;
 #[path = "mount_object/readers.rs"]

@@ -16,8 +16,8 @@ use view::{report_command, top_command};
 
 fn main() -> ExitCode {
     sfs::program::run(|CtlArguments { command, .. }| match command {
-        CtlCommand::Stat { path, json, verbose, endurance } => {
-            let report = stat::stat(&path)?.assuming_endurance(endurance);
+        CtlCommand::Stat { path, json, verbose, endurance, price } => {
+            let report = stat::stat(&path)?.assuming_endurance(endurance).at(price.as_ref());
             print(&match (json, verbose) {
                 (true, _) => report.to_json(),
                 (false, true) => format!("{report:#}"),

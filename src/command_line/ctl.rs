@@ -17,7 +17,7 @@ use crate::hot_command::HotArguments;
 use crate::metrics_command::MetricsArguments;
 use crate::scrub_command::ScrubCommand;
 use crate::segments_command::SegmentsArguments;
-use crate::stat_report::ENDURANCE_CYCLES_DEFAULT;
+use crate::stat_report::{ENDURANCE_CYCLES_DEFAULT, StorePrices};
 use crate::trace_command::TraceArguments;
 
 #[derive(Parser)]
@@ -49,6 +49,10 @@ pub enum CtlCommand {
         /// Cycles that the cells of the device endure
         #[arg(long, value_name = "CYCLES", default_value_t = ENDURANCE_CYCLES_DEFAULT)]
         endurance: u32,
+        /// Prices of the object store of the volume, for what it costs: of 1000 PUT, 1000 GET, 1000 DELETE, a GB stored for a month,
+        /// and a GB received
+        #[arg(long, value_name = "PUT:GET:DELETE:MONTH:RECEIVED")]
+        price: Option<StorePrices>,
     },
     /// Prints whether a volume and its device are fine. The exit status is 0 if they are, 1 after a warning, 2 if the
     /// device is failing, 3 if that is unknown

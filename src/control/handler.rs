@@ -97,9 +97,14 @@ impl HandleRequest for ControlHandler {
         let outcome = match request {
             ControlRequest::Status => return ControlReply::Status(Box::new(self.report())),
             ControlRequest::Segments { first } => return self.segments(*first),
-            ControlRequest::Watch
-            | ControlRequest::Trace { .. }
-            | ControlRequest::Upgrade { .. } => return ControlReply::Watching,
+            ControlRequest::Watch => {
+                // Whoever watches is about to unmount.
+                self.objects.iter().for_each(|objects| objects.announce_end());
+                return ControlReply::Watching;
+            }
+            ControlRequest::Trace { .. } | ControlRequest::Upgrade { .. } => {
+                return ControlReply::Watching;
+            }
             ControlRequest::Allow(list) => self.allow(list).map(|()| ControlReply::Allowed),
             ControlRequest::BeginWriting => self.begin_writing().map(|()| ControlReply::Allowed),
             ControlRequest::Changed => self.note_change().map(|()| ControlReply::Allowed),

@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Handler of requests. No call but [`HandleRequest::trace`] waits for a client.
 pub(crate) trait HandleRequest: Send + Sync + 'static {
-    /// Answers every request but [`ControlRequest::Watch`], [`ControlRequest::Trace`] and [`ControlRequest::Upgrade`].
+    /// Answers every request but [`ControlRequest::Trace`] and [`ControlRequest::Upgrade`]; is told of each [`ControlRequest::Watch`].
     fn handle(&self, request: &ControlRequest) -> ControlReply;
 
     /// Answers [`ControlRequest::Trace`]; ends when `client` closes the connection, or does not read for some time.
@@ -212,7 +212,10 @@ pub(crate) fn is_allowed(client: &UnixStream) -> bool {
 fn serve(client: UnixStream, shared: &ServerState) -> io::Result<()> {
     let request = json_line::receive(&client, REQUEST_LEN_MAX, Instant::now() + CLIENT_WAIT_MAX);
     let reply = match &request {
-        Ok(ControlRequest::Watch) => return watch(client, shared),
+        Ok(request @ ControlRequest::Watch) => {
+            shared.handler.handle(request);
+            return watch(client, shared);
+        }
         Ok(ControlRequest::Trace { names }) => return shared.handler.trace(&client, *names),
         Ok(ControlRequest::Upgrade { pause_max_secs }) => {
             return upgrade(&client, shared, Duration::from_secs(*pause_max_secs));

@@ -103,6 +103,26 @@ pub(super) fn is_change(operation: &FuseOperation<'_>) -> bool {
     }
 }
 
+/// Returns whether an operation only reads: it may fail while an object store does not answer, and be repeated.
+fn is_read(operation: &FuseOperation<'_>) -> bool {
+    match operation {
+        FuseOperation::Open { .. } => !is_change(operation),
+        FuseOperation::Lookup { .. }
+        | FuseOperation::Getattr { .. }
+        | FuseOperation::Statx { .. }
+        | FuseOperation::Readlink
+        | FuseOperation::Read(_)
+        | FuseOperation::Getxattr { .. }
+        | FuseOperation::Listxattr { .. }
+        | FuseOperation::Opendir { .. }
+        | FuseOperation::Readdir(_)
+        | FuseOperation::Readdirplus(_)
+        | FuseOperation::Access { .. }
+        | FuseOperation::Lseek { .. } => true,
+        _ => false,
+    }
+}
+
 /// Returns whether an operation may leave work to the log's thread: a change, or the end of a file without a name.
 fn may_leave_log_work(operation: &FuseOperation<'_>) -> bool {
     let forgets = matches!(operation, FuseOperation::Forget { .. } | FuseOperation::BatchForget(_));
@@ -236,6 +256,9 @@ impl FuseShell {
         let outcome = match queue {
             Some(Queue::Syncs(ticket)) => self.serve_announced(request, ticket, room),
             Some(Queue::WholeSyncs(ticket)) => self.sync_all_announced(ticket),
+            Some(Queue::Changes) | None if is_read(&request.operation) => {
+                sfs_object::with_reads_that_fail(|| self.serve(request, room))
+            }
             Some(Queue::Changes) | None => self.serve(request, room),
         };
         if may_leave_log_work(&request.operation) {

@@ -114,6 +114,9 @@ impl FailureLog {
                 "restore the file from a backup; 'sfs-fsck -n --data {device}' after an unmount lists \
                  all such files"
             ),
+            Error::Device(error) if error.is_late() => {
+                "requests succeed again when it does".to_owned()
+            }
             Error::Device(_) => {
                 format!("copy important files to another device, and replace {device}")
             }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use sfs_device::{Access, FileDevice, OpenError, OpenErrorKind};
 use sfs_system::mountinfo;
 
+use crate::exit_error::ExitError;
 use crate::ready_pipe::ReadyPipe;
 
 /// Name of the program that serves a mount.
@@ -75,16 +76,48 @@ fn is_being_released(path: &Path) -> bool {
 /// descriptors cannot be read counts: the process may have ended, and the next attempt to open may
 /// succeed.
 fn is_held_by_daemon(path: &Path) -> bool {
-    let Ok(processes) = fs::read_dir("/proc") else { return false };
-    processes.flatten().any(|entry| {
-        let number = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
-        let Some(number) = number.filter(|number| *number != process::id()) else { return false };
+    daemons().any(|number| has_open(number, path, true))
+}
+
+/// Returns the numbers of the other processes that serve mounts.
+fn daemons() -> impl Iterator<Item = u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| {
+        let number = entry.file_name().to_str()?.parse::<u32>().ok()?;
         let name = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
-        name.trim_end() == DAEMON && has_open(number, path)
+        (number != process::id() && name.trim_end() == DAEMON).then_some(number)
     })
 }
 
-fn has_open(process: u32, path: &Path) -> bool {
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else { return true };
+/// Returns whether a process has the file at `path` open; `unknown` if its descriptors cannot be read.
+fn has_open(process: u32, path: &Path, unknown: bool) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else { return unknown };
     descriptors.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|link| link == path))
+}
+
+/// Refuses a local cache that a visible mount of an object store uses: its daemon will not release it.
+pub(crate) fn refuse_cache_in_use(path: &Path) -> Result<(), ExitError> {
+    let Ok(path) = path.canonicalize() else { return Ok(()) };
+    let holders = daemons().filter(|number| has_open(*number, &path, false));
+    let mounts = mountinfo::mounts().unwrap_or_default();
+    for holder in holders {
+        let words = fs::read(format!("/proc/{holder}/cmdline")).unwrap_or_default();
+        let has = |word: &Path| {
+            words.split(|byte| *byte == 0).any(|it| it == word.as_os_str().as_encoded_bytes())
+        };
+        let of_holder = |mount: &&mountinfo::MountRecord| mount.is_sfs() && has(&mount.source);
+        let mut candidates = mounts.iter().filter(of_holder);
+        let mount = candidates.clone().find(|mount| has(&mount.dir)).or_else(|| candidates.next());
+        if let Some(mount) =
+            mount.filter(|mount| sfs_object::is_store_url(mount.source.as_os_str()))
+        {
+            return Err(ExitError::mount(format_args!(
+                "{}: is the local cache of {}, which is mounted on {} (process {holder}); give another one, or unmount that first",
+                path.display(),
+                sfs_object::shown_url(&mount.source.to_string_lossy()),
+                mount.dir.display()
+            )));
+        }
+    }
+    Ok(())
 }

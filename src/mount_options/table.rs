@@ -99,6 +99,12 @@ pub const TABLE: &[MountOption] = &[
         "fsync waits for the local cache, or for the object store",
         "local",
     ),
+    own(
+        &["outage=block|eio"],
+        "while the object store does not answer or refuses, what needs it waits, or reads and fsync fail",
+        "block",
+    ),
+    own(&["outage_wait=SECONDS"], "with outage=eio, longest wait before that", "30"),
     own(&["upload=SECONDS"], "longest time until what is written is uploaded", "5"),
     own(
         &["key_file=PATH"],

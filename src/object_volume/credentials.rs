@@ -7,6 +7,15 @@ use std::os::unix::fs::FileExt;
 /// Begin of the names of variables that the libraries of object stores read.
 const PREFIXES: [&[u8]; 3] = [b"AWS_", b"AZURE_", b"GOOGLE_"];
 
+/// Names of variables with the URLs of proxies, which may have passwords.
+const PROXIES: [&[u8]; 3] = [b"HTTP_PROXY", b"HTTPS_PROXY", b"ALL_PROXY"];
+
+/// Returns whether a variable may have a secret.
+fn is_secret(name: &[u8]) -> bool {
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || PROXIES.iter().any(|proxy| name.eq_ignore_ascii_case(proxy))
+}
+
 /// Overwrites the values of such variables in the memory of this process, which `/proc/PID/environ` shows and a defect might give away.
 pub(crate) fn forget() -> io::Result<()> {
     let environment = fs::read("/proc/self/environ")?;
@@ -16,7 +25,7 @@ pub(crate) fn forget() -> io::Result<()> {
     for variable in environment.split_inclusive(|byte| *byte == 0) {
         let value = variable.iter().position(|byte| *byte == b'=').map(|equals| equals + 1);
         if let Some(value) = value
-            && PREFIXES.iter().any(|prefix| variable.starts_with(prefix))
+            && is_secret(&variable[..value - 1])
         {
             memory.write_all_at(&vec![0; variable.len() - value], at + value as u64)?;
         }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sfs_object::{Durability, SocketStore};
 
+use super::store_price::{StorePrice, StorePrices};
 use crate::object_volume::ObjectVolume;
 use crate::object_volume::reader::ObjectReader;
 
@@ -28,10 +29,18 @@ pub struct StoreReport {
     pub bytes_up: u64,
     /// Bytes of objects that were received.
     pub bytes_down: u64,
+    /// Bytes of the objects that hold the content of the volume, about: without manifests, and what waits for its deletion.
+    #[serde(default)]
+    pub stored_bytes: u64,
+    /// What that costs, if the user gives the prices.
+    pub price: Option<StorePrice>,
     /// Trouble of the moment; `None` if there is none.
     pub trouble: Option<String>,
     /// Seconds since that began.
     pub trouble_secs: Option<u64>,
+    /// `true` if the store answers, and refuses.
+    #[serde(default)]
+    pub is_refused: bool,
     /// Why nothing more is written in this mount; `None` if that is not so.
     pub failure: Option<String>,
 }
@@ -46,6 +55,7 @@ impl StoreReport {
             durability: durability.into(),
             cache_file: objects.cache().into(),
             encrypted: objects.is_encrypted(),
+            stored_bytes: objects.stored_bytes(),
             failure: objects.failure().map(|failure| failure.to_string()),
             ..Self::of_store(objects.store())
         }
@@ -72,10 +82,19 @@ impl StoreReport {
             deletes: counts.deletes,
             bytes_up: counts.bytes_up,
             bytes_down: counts.bytes_down,
+            stored_bytes: 0,
+            price: None,
+            is_refused: trouble.as_ref().is_some_and(|trouble| trouble.is_refusal),
             trouble_secs: trouble.as_ref().map(|trouble| trouble.since.elapsed().as_secs()),
             trouble: trouble.map(|trouble| trouble.reason),
             failure: None,
         }
+    }
+
+    /// Returns the report with what the volume costs at these prices.
+    #[must_use]
+    pub(crate) fn at(self, prices: &StorePrices) -> Self {
+        Self { price: Some(prices.of(&self)), ..self }
     }
 }
 
@@ -95,8 +114,11 @@ mod tests {
             deletes: 1,
             bytes_up: 4 << 20,
             bytes_down: 0,
+            stored_bytes: 0,
+            price: None,
             trouble: None,
             trouble_secs: None,
+            is_refused: false,
             failure: None,
         };
         let line = "  store       2 PUT (4 MiB), 3 GET (0 bytes), 1 DELETE; fsync is local";
@@ -109,10 +131,26 @@ mod tests {
             report.to_string(),
             format!("{line}\n              waiting for 7 s: no? network")
         );
+        report.is_refused = true;
+        assert_eq!(
+            report.to_string(),
+            format!("{line}\n              refused for 7 s: no? network")
+        );
         report.failure = Some("another machine has the volume".into());
         let second = "              nothing more is written: another machine has the volume";
         assert_eq!(report.to_string(), format!("{line}\n{second}"));
-        let reader = StoreReport { state_secs: Some(9), failure: None, trouble: None, ..report };
+        let of_reader = report.clone();
+        let reader = StoreReport { state_secs: Some(9), failure: None, trouble: None, ..of_reader };
         assert!(reader.to_string().ends_with("1 DELETE; read-only"), "{reader}");
+        report.failure = None;
+        (report.trouble, report.trouble_secs) = (None, None);
+        (report.gets, report.puts, report.stored_bytes) = (10_000, 2_000, 50_000_000_000);
+        report.bytes_down = 2_500_000_000;
+        let report = report.at(&"0.005:0.0004:0:0.023:0.09".parse().expect("five prices"));
+        let price = report.price.expect("a price");
+        assert_eq!((price.requests_micros, price.received_micros), (14_000, 225_000));
+        assert_eq!(price.month_micros, 1_150_000);
+        let third = "              price: 0.0140 for requests and 0.2250 for bytes received since the mount; 1.1500 a month for 46.6 GiB stored";
+        assert!(report.to_string().ends_with(third), "{report}");
     }
 }

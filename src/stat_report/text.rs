@@ -7,6 +7,7 @@ use sfs_system::Human;
 use super::health_report::HealthReport;
 use super::lock_report::LockReport;
 use super::reads_report::ReadsReport;
+use super::store_price::Amount;
 use super::store_report::StoreReport;
 use super::volume_report::{
     ActivityReport, CacheReport, GroupReport, Holds, TransportReport, VolumeReport,
@@ -54,7 +55,7 @@ impl fmt::Display for ReadsReport {
     }
 }
 
-/// Prints one line, and a second one if something is wrong.
+/// Prints one line, one about the price if that is wanted, and one if something is wrong.
 impl fmt::Display for StoreReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { gets, puts, deletes, .. } = *self;
@@ -67,12 +68,23 @@ impl fmt::Display for StoreReport {
         if self.encrypted {
             f.write_str("; encrypted")?;
         }
+        if let Some(price) = self.price {
+            let [requests, received, month] =
+                [price.requests_micros, price.received_micros, price.month_micros].map(Amount);
+            let stored = Human(self.stored_bytes);
+            write!(
+                f,
+                "\n              price: {requests} for requests and {received} for bytes received since the mount; \
+                 {month} a month for {stored} stored"
+            )?;
+        }
         if let Some(failure) = &self.failure {
             return write!(f, "\n              nothing more is written: {}", plain(failure));
         }
         match (&self.trouble, self.trouble_secs) {
             (Some(trouble), Some(secs)) => {
-                write!(f, "\n              waiting for {secs} s: {}", plain(trouble))
+                let what = if self.is_refused { "refused" } else { "waiting" };
+                write!(f, "\n              {what} for {secs} s: {}", plain(trouble))
             }
             _ => Ok(()),
         }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use sfs_testkit::{LoopDevice, wait_until};
@@ -69,13 +70,26 @@ fn mounted_object_volumes_need_the_right_options() {
     refused(&mixed, 32, "belongs to another volume");
     assert_eq!(other_store.objects(), other_objects);
 
+    // Nothing is left of what could not be made.
+    let new = machine.volume.scratch.path().join("new");
+    let mut mkfs = Command::new(Path::new(SFS_MOUNT).with_file_name("sfs-mkfs"));
+    mkfs.args(["--cache", "/no/such/directory/cache", "--size", "64M"]);
+    let mkfs = mkfs.arg(format!("file://{}", new.display())).output().expect("sfs-mkfs runs");
+    refused(&mkfs, 1, "/no/such/directory/cache");
+    assert!(!new.exists());
+
     refused(&machine.mkfs("64M"), 1, "there is a volume already");
     let again = Machine::new(&store);
     refused(&again.mkfs("64M"), 1, "there is a volume already");
     assert!(!again.cache.exists());
     assert_eq!(store.objects(), objects, "nothing is changed");
     assert!(fs::read(&machine.cache).expect("a cache") == cache, "nothing is changed");
-    machine.mount("").unmount();
+    let mount = machine.mount("");
+    let begun = Instant::now();
+    let used = sfs_mount_unused(&other.volume.device, &other.volume.dir, &cache_file);
+    refused(&used, 32, &format!("which is mounted on {}", mount.dir.display()));
+    assert!(begun.elapsed() < Duration::from_secs(10), "nothing is waited for");
+    mount.unmount();
 }
 
 #[test]
@@ -114,6 +128,7 @@ fn mounted_object_volumes_are_sandboxed() {
     let mut command = Command::new(SFS_MOUNT);
     command.args(["-o", &format!("cache_file={},upload=1", machine.cache.display())]);
     command.arg(&machine.volume.device).arg(&machine.volume.dir).env("AWS_SECRET_ACCESS_KEY", KEY);
+    command.env("https_proxy", format!("http://user:{KEY}@127.0.0.1:1"));
     let output = command.output().expect("sfs-mount runs");
     assert!(output.status.success(), "{}", stderr(&output));
     let mount = machine.volume.mounted();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
-use sfs_device::{BLOCK_SIZE, Block, Device, Stream};
+use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Stream};
 
 use crate::Result;
 use crate::counters::AtomicCounters;
@@ -125,10 +125,14 @@ impl VolumeDevice {
         self.in_flight.read().get(address).is_some()
     }
 
-    /// Reads blocks as the device has them, for a caller that recognizes those that it needs and can do without them; returns whether
-    /// the device has read them. A failure is not counted.
-    pub(crate) fn read_along(&self, address: u64, blocks: &mut [Block]) -> bool {
-        self.device.read(address, blocks).is_ok()
+    /// Reads blocks as the device has them, for a caller that recognizes those that it needs and can do without them. A failure is not
+    /// counted.
+    pub(crate) fn read_along(
+        &self,
+        address: u64,
+        blocks: &mut [Block],
+    ) -> std::result::Result<(), DeviceError> {
+        self.device.read(address, blocks)
     }
 
     /// Makes the blocks of a batch readable before they are written.
@@ -187,9 +191,17 @@ impl VolumeDevice {
         Ok(self.device.write(address, &[std::slice::from_ref(block)], stream)?)
     }
 
-    /// Makes every completed write durable.
+    /// Makes every completed write durable. A device that is late has lost nothing: the error ends nothing, and a later flush makes up for it.
     pub(crate) fn flush(&self) -> Result<()> {
-        self.device.flush().map_err(|error| self.health.fail(error))
+        self.device.flush().map_err(|error| match error.is_late() {
+            true => error.into(),
+            false => self.health.fail(error),
+        })
+    }
+
+    /// Makes sure that no later write is kept by a crash that loses a completed one. Returns whether every completed write is durable.
+    pub(crate) fn order(&self) -> Result<bool> {
+        self.device.order().map_err(|error| self.health.fail(error))
     }
 
     /// Returns whether the device can discard.

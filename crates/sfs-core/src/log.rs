@@ -27,9 +27,9 @@ pub(crate) struct LogState {
     pub(crate) next_sequence: u64,
     /// Checksum of the last chunk, which the next chunk repeats.
     pub(crate) previous: u32,
-    /// `true` if chunks have been written since the last flush.
+    /// `true` if chunks were written that are not durable for somebody who waits for that.
     pub(crate) unflushed: bool,
-    /// Value of `next_sequence` at the last flush: chunks before it are durable.
+    /// Value of `next_sequence` at the last flush, or the last time that the device was told the order: chunks before it are kept if a later one is.
     pub(crate) flushed: u64,
     /// Number of blocks written since the last checkpoint.
     pub(crate) blocks_since_checkpoint: u64,

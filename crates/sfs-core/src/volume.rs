@@ -30,6 +30,8 @@ mod handover;
 mod history;
 #[cfg(test)]
 mod in_place_tests;
+#[cfg(test)]
+mod late_device_tests;
 mod log_step;
 #[cfg(test)]
 mod log_step_tests;

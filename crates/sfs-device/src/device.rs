@@ -41,6 +41,14 @@ pub trait Device: Send + Sync {
     /// Makes every write durable that was acknowledged before the call.
     fn flush(&self) -> Result<(), DeviceError>;
 
+    /// Makes sure that no later write is kept by a crash that loses a write which was acknowledged before the call. Returns whether all of these are
+    /// durable, as after a [`Device::flush`].
+    ///
+    /// Here it is a flush.
+    fn order(&self) -> Result<bool, DeviceError> {
+        self.flush().map(|()| true)
+    }
+
     /// Discards `count` blocks from `address` on, whose content is undefined afterwards.
     ///
     /// A device that cannot discard does nothing.

@@ -33,7 +33,27 @@ pub struct DeviceError {
     pub source: io::Error,
 }
 
+/// Cause of an error of a request that a device has neither done nor lost, with a line for the user.
+///
+/// A flush that fails so may be repeated: a later one that succeeds makes durable what was written before both. A read may succeed later. No
+/// write fails so.
+#[derive(Debug)]
+pub struct Late(pub String);
+
+impl fmt::Display for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Late {}
+
 impl DeviceError {
+    /// Returns whether the device has neither done nor lost what was asked for ([`Late`]).
+    pub fn is_late(&self) -> bool {
+        self.source.get_ref().is_some_and(|cause| cause.is::<Late>())
+    }
+
     /// Makes the error of a request for `block_count` blocks from block `address` on.
     pub fn of_blocks(
         operation: Operation,

@@ -33,7 +33,7 @@ mod transfer;
 pub use block::{BLOCK_SIZE, Block};
 pub use copies::{Copies, Moment, WantedBlock};
 pub use device::{Device, ReadPart, ReadRun, Stream};
-pub use error::{DeviceError, Operation};
+pub use error::{DeviceError, Late, Operation};
 pub use fault_rules::{FaultKind, FaultRule, FaultRules, Operations, RequestFaults};
 pub use faulty::FaultyDevice;
 pub use file::{Access, FileDevice, OpenError, OpenErrorKind};

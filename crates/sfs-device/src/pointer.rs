@@ -39,6 +39,10 @@ macro_rules! forward_to_pointee {
                 (**self).flush()
             }
 
+            fn order(&self) -> Result<bool, DeviceError> {
+                (**self).order()
+            }
+
             fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError> {
                 (**self).discard(address, count)
             }

@@ -47,7 +47,24 @@ pub(crate) fn make(options: &MkfsOptions) -> Result<Made, MkfsError> {
     let geometry = Geometry { block_count: size / BLOCK_SIZE as u64, ..Geometry::default() };
     let plan = plan_of(options, &geometry)?;
     let shape = Shape::new(geometry.block_count, plan.segment_size());
-    make_directory(url).map_err(|error| failed(error.to_string()))?;
+    let new_directory = make_directory(url).map_err(|error| failed(error.to_string()))?;
+    let made = make_in_store(options, cache, (shape, &plan));
+    if let (Err(_), Some(dir)) = (&made, new_directory) {
+        // What the probe has left. Where there is anything else, the directory stays.
+        let _ = fs::remove_dir(dir.join("probe"));
+        let _ = fs::remove_dir(dir);
+    }
+    made
+}
+
+/// Makes the volume in a store that is there.
+fn make_in_store(
+    options: &MkfsOptions,
+    cache: &Path,
+    (shape, plan): (Shape, &VolumePlan),
+) -> Result<Made, MkfsError> {
+    let url = &options.device;
+    let failed = |reason: String| MkfsError::Store { store: shown(url), reason };
     let program = StoreProgram::beside_this(url.as_os_str());
     let program = program.map_err(|error| failed(error.to_string()))?;
     let store =
@@ -71,9 +88,9 @@ pub(crate) fn make(options: &MkfsOptions) -> Result<Made, MkfsError> {
     let is_new = !cache.exists();
     let local = open_cache(options, cache, shape)?;
     // Files that this run creates.
-    let mut new_files = is_new.then_some(cache.as_path()).into_iter().collect::<Vec<_>>();
+    let mut new_files = is_new.then_some(cache).into_iter().collect::<Vec<_>>();
     let made = with_new_key(options, &store, objects, &mut new_files)
-        .and_then(|objects| make_through(options, (&store, objects), local, (shape, &plan)));
+        .and_then(|objects| make_through(options, (&store, objects), local, (shape, plan)));
     if made.is_err() {
         // The first error is more useful than an error of the removal.
         new_files.into_iter().for_each(|path| drop(fs::remove_file(path)));
@@ -108,12 +125,15 @@ fn shown(url: &Path) -> PathBuf {
     sfs_object::shown_url(&url.to_string_lossy()).into()
 }
 
-/// Makes the directory of a `file:` URL, whose parent has to exist. Objects have the content of files, whoever may read those.
-fn make_directory(url: &Path) -> std::io::Result<()> {
-    match url.to_str().and_then(|url| url.strip_prefix("file://")) {
-        Some(dir) if !Path::new(dir).exists() => DirBuilder::new().mode(0o700).create(dir),
-        _ => Ok(()),
+/// Makes the directory of a `file:` URL, whose parent has to exist. Objects have the content of files, whoever may read those. Returns the
+/// directory if there was none.
+fn make_directory(url: &Path) -> std::io::Result<Option<PathBuf>> {
+    let dir = url.to_str().and_then(|url| url.strip_prefix("file://")).map(PathBuf::from);
+    let new = dir.filter(|dir| !dir.exists());
+    if let Some(dir) = &new {
+        DirBuilder::new().mode(0o700).create(dir)?;
     }
+    Ok(new)
 }
 
 fn open_cache(

@@ -8,6 +8,8 @@ mod connection;
 mod counts;
 mod program;
 mod receiver;
+mod requests;
+mod trouble;
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -19,19 +21,19 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::error::ObjectError;
 use crate::name::{Epoch, ObjectName};
-use crate::store::{Object, ObjectStore, Part, PutReply, Stopped};
+use crate::store::{ObjectStore, Stopped};
 use crate::store_protocol::{Reply, Request};
 use crate::volume::{Failure as VolumeFailure, OpenError};
 use connection::{Connection, Failure};
 pub use counts::StoreCounts;
 pub use program::{StoreProgram, is_store_url, shown_url};
+pub use trouble::Trouble;
+use trouble::{News, Troubles};
 
 /// Longest time for a reply. The program gives up earlier.
 const REPLY_WAIT: Duration = Duration::from_secs(300);
 /// Requests that are under way at once for one caller.
 const AT_ONCE: usize = 64;
-/// Bytes of PUTs that are under way at once for one caller, unless one has more.
-const BYTES_AT_ONCE: usize = 64 << 20;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
@@ -40,7 +42,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 pub struct Patience {
     /// Longest time without a useful reply; `None` is for ever.
     pub unreachable: Option<Duration>,
-    /// Longest time for which a store refuses one request: credentials may be renewed meanwhile, and space be made.
+    /// Longest time for which a store refuses one request; `Duration::MAX` is for ever: credentials may be renewed, and space be made.
     pub refusing: Duration,
 }
 
@@ -48,15 +50,15 @@ impl Patience {
     /// Of a program whose user is waiting: nothing is tried again that is refused.
     pub const IMPATIENT: Self =
         Self { unreachable: Some(Duration::from_secs(20)), refusing: Duration::ZERO };
-    /// Of a mount in use.
-    pub const OF_MOUNTS: Self = Self { unreachable: None, refusing: Duration::from_secs(60) };
+    /// Of a mount in use: everything is tried again until it is done. Nothing that a store answers ends a volume.
+    pub const OF_MOUNTS: Self = Self { unreachable: None, refusing: Duration::MAX };
 }
 
 /// Makes a connection to a program that reaches the store. The program that had the connection before has ended, or has to.
 pub type Connect = dyn Fn() -> io::Result<UnixStream> + Send + Sync;
 
-/// Told what goes wrong when something begins to, and `None` when nothing does any more.
-pub type Observer = dyn Fn(Option<&str>) + Send;
+/// Told what goes wrong when something begins to, or for another reason, and `None` when nothing does any more.
+pub type Observer = dyn Fn(Option<&Trouble>) + Send;
 
 /// An object store that is reached by another process. It is shared by `Arc`.
 pub struct SocketStore {
@@ -73,20 +75,25 @@ pub struct SocketStore {
 struct Status {
     is_stopped: bool,
     patience: Patience,
-    /// The last thing that went wrong, until something goes well.
-    trouble: Option<Trouble>,
+    troubles: Troubles,
     /// PUTs in a row of which nothing is known, and the time of the first.
     lost_puts: Option<(u32, Instant)>,
     counts: StoreCounts,
+    /// When something was done, or told.
+    last_useful: Option<Instant>,
+    /// Longest time for which parts of objects are read.
+    reads_max: Option<Duration>,
 }
 
-/// Something that goes wrong at the moment.
-#[derive(Clone, Debug)]
-pub struct Trouble {
-    /// A line for the user.
-    pub reason: String,
-    /// When it began.
-    pub since: Instant,
+/// How long a caller tries again what told nothing.
+#[derive(Clone, Copy, Debug)]
+enum Wait {
+    /// As the patience of the store says.
+    AsPatient,
+    /// No longer than this since the trouble began.
+    Within(Duration),
+    /// Not at all.
+    Once,
 }
 
 impl SocketStore {
@@ -99,9 +106,11 @@ impl SocketStore {
             status: Mutex::new(Status {
                 is_stopped: false,
                 patience,
-                trouble: None,
+                troubles: Troubles::default(),
                 lost_puts: None,
                 counts: StoreCounts::default(),
+                last_useful: None,
+                reads_max: None,
             }),
             stopped: Condvar::new(),
             observer: Mutex::default(),
@@ -125,6 +134,11 @@ impl SocketStore {
         self.status.lock().patience = patience;
     }
 
+    /// Bounds how long parts of objects are read from now on while the store does not answer, whatever its patience is.
+    pub fn bound_reads(&self, limit: Duration) {
+        self.status.lock().reads_max = Some(limit);
+    }
+
     /// Ends all requests, and those to come.
     pub fn stop(&self) {
         self.status.lock().is_stopped = true;
@@ -133,7 +147,7 @@ impl SocketStore {
 
     /// Returns what goes wrong at the moment; after an error, what has led to it.
     pub fn trouble(&self) -> Option<Trouble> {
-        self.status.lock().trouble.clone()
+        self.status.lock().troubles.oldest().cloned()
     }
 
     /// Returns what was sent and received.
@@ -141,7 +155,7 @@ impl SocketStore {
         self.status.lock().counts
     }
 
-    /// Calls `observer` from now on when something begins to go wrong, and when nothing does any more.
+    /// Calls `observer` from now on when something begins to go wrong, or for another reason, and when nothing does any more.
     pub fn observe(&self, observer: Box<Observer>) {
         *self.observer.lock() = Some(observer);
     }
@@ -163,7 +177,7 @@ impl SocketStore {
     /// A line for the user: the store does not honour the condition, refuses, or cannot be reached.
     pub fn probe(&self) -> Result<(), String> {
         let is_useful = |reply: &Reply| matches!(reply, Reply::Done);
-        let result = self.repeat(&[(Request::Probe, &[])], is_useful);
+        let result = self.repeat(&[(Request::Probe, &[])], is_useful, Wait::AsPatient);
         result.map(|_| ()).map_err(|stopped| match self.trouble() {
             Some(trouble) => trouble.reason,
             None => stopped.to_string(),
@@ -171,8 +185,14 @@ impl SocketStore {
     }
 
     /// Returns the connection, or makes one. One caller makes it, and the others wait.
-    fn connected(&self) -> Result<Arc<Connection>, Reply> {
-        let mut connection = self.connection.lock();
+    fn connected(&self, wait: Wait) -> Result<Arc<Connection>, Reply> {
+        let connection = match wait {
+            Wait::Within(wait) => self.connection.try_lock_for(wait),
+            _ => Some(self.connection.lock()),
+        };
+        let Some(mut connection) = connection else {
+            return Err(Reply::Unknown("the object store cannot be reached".into()));
+        };
         if let Some(connection) = connection.as_ref().filter(|connection| connection.is_usable()) {
             return Ok(connection.clone());
         }
@@ -215,12 +235,12 @@ impl SocketStore {
     }
 
     /// Sends each request once, and returns their replies.
-    fn attempt(&self, requests: &[(Request, &[u8])]) -> Result<Vec<Reply>, Stopped> {
+    fn attempt(&self, requests: &[(Request, &[u8])], wait: Wait) -> Result<Vec<Reply>, Stopped> {
         let is_stopped = || self.status.lock().is_stopped;
-        let (replies, are_sent) = match self.connected() {
+        let (replies, are_sent) = match self.connected(wait) {
             Ok(connection) => {
-                let deadline = Instant::now() + REPLY_WAIT;
-                (connection.exchange(requests, deadline, is_stopped), true)
+                let longest = if let Wait::Within(wait) = wait { wait } else { REPLY_WAIT };
+                (connection.exchange(requests, Instant::now() + longest, is_stopped), true)
             }
             Err(reply) => (vec![reply; requests.len()], false),
         };
@@ -228,19 +248,17 @@ impl SocketStore {
         if are_sent {
             requests.iter().zip(&replies).for_each(|(sent, got)| status.counts.add(sent, got));
         }
-        let reason = replies.iter().find_map(|reply| match reply {
-            Reply::Unknown(reason) | Reply::Refused(reason) => Some(reason.clone()),
-            _ => None,
-        });
-        let change = (status.trouble.is_some() != reason.is_some()).then(|| reason.clone());
-        status.trouble = reason.map(|reason| {
-            let since = status.trouble.as_ref().map_or_else(Instant::now, |before| before.since);
-            Trouble { reason, since }
-        });
+        if replies.iter().any(|reply| !matches!(reply, Reply::Unknown(_) | Reply::Refused(_))) {
+            status.last_useful = Some(Instant::now());
+        }
+        let news = requests.first().and_then(|(sent, _)| status.troubles.note(sent, &replies));
         let is_stopped = status.is_stopped;
         drop(status);
-        if let (Some(change), Some(observer)) = (change, &*self.observer.lock()) {
-            observer(change.as_deref());
+        if let (Some(news), Some(observer)) = (news, &*self.observer.lock()) {
+            match news {
+                News::Trouble(trouble) => observer(Some(&trouble)),
+                News::Over => observer(None),
+            }
         }
         if is_stopped { Err(Stopped) } else { Ok(replies) }
     }
@@ -250,33 +268,53 @@ impl SocketStore {
         &self,
         requests: &[(Request, &[u8])],
         is_useful: impl Fn(&Reply) -> bool,
+        wait: Wait,
     ) -> Result<Vec<Reply>, Stopped> {
         // Since when nothing was useful, or, if the store refuses, since when it does.
         let (mut since, mut was_refused, mut attempts) = (Instant::now(), false, 0);
+        // An outage that lasts is not waited for anew by each request.
+        let in_trouble =
+            requests.first().and_then(|(first, _)| self.status.lock().troubles.since(first));
+        let begun = in_trouble.unwrap_or(since);
         let mut replies = vec![None; requests.len()];
         loop {
-            let open = (0..requests.len()).filter(|at| replies[*at].is_none()).take(AT_ONCE);
+            // While the store refuses, one request tells when it does not any more.
+            let at_once = if was_refused { 1 } else { AT_ONCE };
+            let open = (0..requests.len()).filter(|at| replies[*at].is_none()).take(at_once);
             let open = open.collect::<Vec<_>>();
             if open.is_empty() {
                 return Ok(replies.into_iter().flatten().collect());
             }
             let sent = open.iter().map(|at| requests[*at]).collect::<Vec<_>>();
             let mut worst = None;
-            for (at, reply) in open.into_iter().zip(self.attempt(&sent)?) {
+            for (at, reply) in open.into_iter().zip(self.attempt(&sent, wait)?) {
                 match is_useful(&reply) {
                     true => replies[at] = Some(reply),
                     false => worst = Some(reply),
                 }
             }
             match worst {
-                None => (since, attempts) = (Instant::now(), 0),
+                None => (since, attempts, was_refused) = (Instant::now(), 0, false),
                 Some(reply) => {
                     let is_refused = matches!(reply, Reply::Refused(_));
                     if std::mem::replace(&mut was_refused, is_refused) != is_refused {
                         since = Instant::now();
                     }
-                    self.check_patience(since, is_refused)?;
-                    self.pause(attempts)?;
+                    let left = match wait {
+                        Wait::AsPatient => {
+                            self.check_patience(since, is_refused)?;
+                            let reads_max = self.status.lock().reads_max;
+                            let is_read = matches!(requests[0].0, Request::GetPart(_));
+                            let limit = reads_max.filter(|_| is_read);
+                            limit.map_or(PAUSE_MAX, |limit| limit.saturating_sub(since.elapsed()))
+                        }
+                        Wait::Within(wait) => wait.saturating_sub(begun.elapsed()),
+                        Wait::Once => Duration::ZERO,
+                    };
+                    if left.is_zero() {
+                        return Err(Stopped);
+                    }
+                    self.pause(attempts, left)?;
                     attempts += 1;
                 }
             }
@@ -290,12 +328,12 @@ impl SocketStore {
         if limit.is_some_and(|limit| since.elapsed() >= limit) { Err(Stopped) } else { Ok(()) }
     }
 
-    /// Waits before another attempt, after `attempts` others that told nothing.
-    fn pause(&self, attempts: u32) -> Result<(), Stopped> {
+    /// Waits before another attempt, after `attempts` others that told nothing, at most for `left`.
+    fn pause(&self, attempts: u32, left: Duration) -> Result<(), Stopped> {
         let longest = PAUSE_MAX.min(PAUSE_MIN * 2_u32.pow(attempts.min(10)));
         // Many machines that lost a store do not come back at once.
         let part = 0.5 + (RandomState::new().hash_one(attempts) >> 48) as f64 / f64::from(1 << 17);
-        let end = Instant::now() + longest.mul_f64(part);
+        let end = Instant::now() + longest.mul_f64(part).min(left);
         let mut status = self.status.lock();
         while !status.is_stopped {
             if self.stopped.wait_until(&mut status, end).timed_out() {
@@ -303,83 +341,5 @@ impl SocketStore {
             }
         }
         Err(Stopped)
-    }
-
-    /// Sends a PUT for each object, and repeats those that the store refuses.
-    fn put_some(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped> {
-        let of = |object: &'_ Object| Request::Put(object.name);
-        let requests = objects.iter().map(|object| (of(object), &object.bytes[..]));
-        // Patience with a store that refuses is the same for all requests; what is unknown is the caller's.
-        let is_useful = |reply: &Reply| !matches!(reply, Reply::Refused(_));
-        let replies = self.repeat(&requests.collect::<Vec<_>>(), is_useful)?;
-        let replies = replies.into_iter().map(|reply| match reply {
-            Reply::Done => PutReply::Stored,
-            Reply::Taken => PutReply::Taken,
-            _ => PutReply::Unknown,
-        });
-        let replies = replies.collect::<Vec<_>>();
-        if replies.contains(&PutReply::Unknown) {
-            let (attempts, since) = {
-                let mut status = self.status.lock();
-                let (count, since) = status.lost_puts.unwrap_or((0, Instant::now()));
-                status.lost_puts = Some((count.saturating_add(1), since));
-                (count, since)
-            };
-            self.check_patience(since, false)?;
-            self.pause(attempts)?;
-        } else {
-            self.status.lock().lost_puts = None;
-        }
-        Ok(replies)
-    }
-}
-
-impl ObjectStore for SocketStore {
-    fn put_all(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped> {
-        let mut replies = Vec::with_capacity(objects.len());
-        let mut rest = objects;
-        while !rest.is_empty() {
-            let mut bytes = 0;
-            let fits = |object: &&Object| {
-                bytes += object.bytes.len();
-                bytes <= BYTES_AT_ONCE
-            };
-            let count = rest.iter().take(AT_ONCE).take_while(fits).count().max(1);
-            let (some, after) = rest.split_at(count);
-            replies.extend(self.put_some(some)?);
-            rest = after;
-        }
-        Ok(replies)
-    }
-
-    fn get(&self, name: ObjectName) -> Result<Option<Vec<u8>>, Stopped> {
-        Ok(self.get_all(&[name])?.pop().flatten())
-    }
-
-    fn get_all(&self, names: &[ObjectName]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        self.read(names.iter().map(|name| Request::Get(*name)))
-    }
-
-    fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        self.read(parts.iter().map(|part| Request::GetPart(*part)))
-    }
-
-    fn delete(&self, name: ObjectName) -> Result<(), Stopped> {
-        let is_useful = |reply: &Reply| matches!(reply, Reply::Done);
-        self.repeat(&[(Request::Delete(name), &[])], is_useful).map(|_| ())
-    }
-}
-
-impl SocketStore {
-    fn read(
-        &self,
-        requests: impl Iterator<Item = Request>,
-    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        let requests = requests.map(|request| (request, &[][..])).collect::<Vec<_>>();
-        let is_useful = |reply: &Reply| matches!(reply, Reply::Found(_) | Reply::Absent);
-        let replies = self.repeat(&requests, is_useful)?.into_iter();
-        Ok(replies
-            .map(|reply| if let Reply::Found(bytes) = reply { Some(bytes) } else { None })
-            .collect())
     }
 }

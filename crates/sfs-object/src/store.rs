@@ -1,5 +1,7 @@
 //! An object store, with the outcomes that requests over a network have.
 
+use std::time::{Duration, Instant};
+
 use crate::name::ObjectName;
 
 /// An object to be stored.
@@ -48,8 +50,8 @@ pub struct Stopped;
 
 /// An object store in which the first PUT of a name decides its content.
 ///
-/// Waiting between attempts, and giving up, are the implementation's: a store that refuses a request for good (403, 507) has to be given
-/// up, since nothing else ends the attempts.
+/// Waiting between attempts, and giving up, are the implementation's: nothing else ends the attempts of a request that a store refuses for
+/// good (403, 507).
 pub trait ObjectStore {
     /// Sends one PUT for each object, all at once and in any order, each on the condition that its name is free. Returns the
     /// replies in the order of the objects.
@@ -70,8 +72,30 @@ pub trait ObjectStore {
         Ok(whole.map(|(bytes, part)| bytes.map(|bytes| part.of(&bytes))).collect())
     }
 
+    /// Reads parts as [`ObjectStore::get_parts`] does, and gives up when the store has told nothing useful for `wait`; `None` is for ever.
+    ///
+    /// Here the wait is for ever.
+    fn get_parts_within(
+        &self,
+        parts: &[Part],
+        wait: Option<Duration>,
+    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        let _ = wait;
+        self.get_parts(parts)
+    }
+
     /// Deletes an object, if it exists. The caller has waited for the grace time: no PUT of this name is under way.
     fn delete(&self, name: ObjectName) -> Result<(), Stopped>;
+
+    /// Deletes several objects as [`ObjectStore::delete`] does, perhaps at once. After an error some may be left.
+    fn delete_all(&self, names: &[ObjectName]) -> Result<(), Stopped> {
+        names.iter().try_for_each(|name| self.delete(*name))
+    }
+
+    /// Returns when the store has last told something useful, if that is known.
+    fn last_useful_reply(&self) -> Option<Instant> {
+        None
+    }
 }
 
 impl<S: ObjectStore + ?Sized, P: std::ops::Deref<Target = S>> ObjectStore for P {
@@ -91,7 +115,23 @@ impl<S: ObjectStore + ?Sized, P: std::ops::Deref<Target = S>> ObjectStore for P 
         (**self).get_parts(parts)
     }
 
+    fn get_parts_within(
+        &self,
+        parts: &[Part],
+        wait: Option<Duration>,
+    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        (**self).get_parts_within(parts, wait)
+    }
+
     fn delete(&self, name: ObjectName) -> Result<(), Stopped> {
         (**self).delete(name)
+    }
+
+    fn delete_all(&self, names: &[ObjectName]) -> Result<(), Stopped> {
+        (**self).delete_all(names)
+    }
+
+    fn last_useful_reply(&self) -> Option<Instant> {
+        (**self).last_useful_reply()
     }
 }

@@ -5,6 +5,8 @@
 //! goes into a data object of its own, which the log object names. A *join* writes every region that the log objects touch into data objects, and publishes a
 //! manifest. docs/decisions/0047 says what holds after a crash.
 
+mod collect;
+mod demand;
 mod device;
 mod dirty;
 mod failure;
@@ -25,6 +27,8 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use sfs_device::Geometry;
 
 use crate::store::ObjectStore;
+use demand::Demand;
+pub use demand::{Outage, with_reads_that_fail};
 use dirty::{DirtyRegions, Frozen};
 pub use failure::{Failure, OpenError};
 use local::Local;
@@ -91,6 +95,10 @@ pub struct ObjectDevice<S> {
     ahead_io: Mutex<()>,
     /// Held during uploads. Taken before `access`.
     uploader: Mutex<Uploader<S>>,
+    /// Taken before `state`.
+    demand: Demand,
+    /// Held while objects are deleted. Taken before `uploader`.
+    collecting: Mutex<()>,
 }
 
 /// Places of the content of all regions.
@@ -140,7 +148,15 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             changed: Condvar::default(),
             ahead_io: Mutex::default(),
             uploader: Mutex::new(uploader),
+            demand: Demand::default(),
+            collecting: Mutex::default(),
         }
+    }
+
+    /// Returns the bytes of the data objects that hold the content of the volume, without log objects that are not joined.
+    pub fn stored_bytes(&self) -> u64 {
+        let region_bytes = self.local.shape.region_blocks * sfs_device::BLOCK_SIZE as u64;
+        self.state.lock().map.region_count() * region_bytes
     }
 
     /// Returns why nothing more is written, if that is so.

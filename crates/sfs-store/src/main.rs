@@ -6,7 +6,7 @@
 //! * `url` finds the store of a URL, with credentials from the usual environment and files; `directory` sees when that of a `file:` URL is
 //!   replaced;
 //! * `operations` does the work of requests, and `outcome` says what is known after a failure;
-//! * `confinement` gives up what no store needs;
+//! * `confinement` gives up what no store needs, and `files` the files;
 //! * `probe` tries whether the store honours the condition that the protocol needs;
 //! * `server` serves the socket.
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@
 mod aws_files;
 mod confinement;
 mod directory;
+mod files;
 mod http_reply;
 mod operations;
 mod outcome;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     let url = argument.to_string_lossy();
     // Before there are threads.
     confinement::enter(&url);
+    files::limit(&url);
     let socket = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     let socket = socket.and_then(|socket| socket.peer_addr().map(|_| socket));
     let result = socket

@@ -7,7 +7,7 @@ use object_store::{Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, Put
 use sfs_object::store_protocol::{BODY_LEN_MAX, Reply, Request};
 use sfs_object::{ObjectName, Part};
 
-use crate::directory::Directory;
+use crate::directory::{Directory, Presence};
 use crate::http_reply::observed;
 use crate::{outcome, probe};
 
@@ -30,15 +30,25 @@ pub(crate) struct Store {
 impl Store {
     /// Does what a request asks for. Returns `None` if the directory of the store was replaced: nobody knows what was done where.
     pub(crate) async fn answer(&self, request: Request, body: Vec<u8>) -> Option<Reply> {
-        if !self.is_there() {
-            return None;
+        let silent = || Some(Reply::Unknown("the directory of the objects does not answer".into()));
+        match self.look().await {
+            Presence::There => {}
+            Presence::Gone => return None,
+            Presence::Silent => return silent(),
         }
         let reply = self.answer_now(request, body).await;
-        self.is_there().then_some(reply)
+        match self.look().await {
+            Presence::There => Some(reply),
+            Presence::Gone => None,
+            Presence::Silent => silent(),
+        }
     }
 
-    fn is_there(&self) -> bool {
-        self.directory.as_ref().is_none_or(Directory::is_there)
+    async fn look(&self) -> Presence {
+        match &self.directory {
+            Some(directory) => directory.look().await,
+            None => Presence::There,
+        }
     }
 
     async fn answer_now(&self, request: Request, body: Vec<u8>) -> Reply {

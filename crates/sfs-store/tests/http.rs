@@ -4,10 +4,13 @@
 #[expect(dead_code, reason = "every test program uses a part of the module")]
 mod server;
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use server::{Answer, CUT, HttpServer, Received, bucket_at};
-use sfs_object::{Epoch, Object, ObjectName, ObjectStore, PutReply};
+use sfs_object::{Epoch, Object, ObjectName, ObjectStore, Part, Patience, PutReply};
 
 const KEYS: [&str; 2] = ["key", "secret"];
 
@@ -89,6 +92,81 @@ fn a_reply_that_is_cut_tells_nothing() {
         assert_eq!(store.get(name), Ok(Some(b"content".to_vec())), "{status}");
         assert_eq!(server.received().len(), 2, "{status}");
     }
+}
+
+/// A store that is full, or to which the credentials do not fit, takes everything once that is mended: nobody gives up meanwhile, and each attempt has
+/// the same bytes.
+#[test]
+fn a_mount_tries_again_what_a_store_refuses_until_it_does_not() {
+    for (status, code) in [(403, "AccessDenied"), (507, "InsufficientStorage")] {
+        let refuses = Arc::new(AtomicBool::new(true));
+        let of_server = refuses.clone();
+        let server = HttpServer::new(move |request| {
+            let is_refused = of_server.load(Ordering::Acquire);
+            Some(match (is_refused, &request.method[..]) {
+                (true, _) => (status, body(code)),
+                (false, "get") => (404, body("NoSuchKey")),
+                (false, _) => (200, String::new()),
+            })
+        });
+        let store = bucket_at(&server.endpoint, KEYS, "bucket");
+        store.set_patience(Patience::OF_MOUNTS);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let of_observer = told.clone();
+        store.observe(Box::new(move |trouble| {
+            let refusal = trouble.map(|trouble| trouble.is_refusal);
+            of_observer.lock().expect("no panic").push(refusal);
+        }));
+        let objects = (1..=100)
+            .map(|number| Object { name: ObjectName::Log(Epoch(1), number), bytes: vec![0; 100] });
+        let objects = objects.collect::<Vec<_>>();
+        thread::scope(|scope| {
+            let put = scope.spawn(|| store.put_all(&objects));
+            let get = scope.spawn(|| store.get(ObjectName::Claim(Epoch(1))));
+            // One attempt of all, and then one request at a time.
+            while server.received().len() < 64 + 6 {
+                thread::sleep(Duration::from_millis(5));
+            }
+            assert!(!put.is_finished() && !get.is_finished());
+            let trouble = store.trouble().expect("it is refused");
+            assert!(trouble.is_refusal && trouble.reason.contains(code), "{trouble:?}");
+            // Nobody waits for a deletion.
+            assert!(store.delete_all(&[objects[0].name]).is_err());
+            assert!(server.received().len() < 300, "few requests find out that it is still so");
+            refuses.store(false, Ordering::Release);
+            assert_eq!(put.join().expect("no panic"), Ok(vec![PutReply::Stored; 100]));
+            assert_eq!(get.join().expect("no panic"), Ok(None));
+        });
+        assert_eq!(store.delete_all(&[objects[0].name]), Ok(()));
+        assert!(store.trouble().is_none());
+        let told = told.lock().expect("no panic").clone();
+        assert_eq!((told.first(), told.last()), (Some(&Some(true)), Some(&None)), "{told:?}");
+    }
+}
+
+/// Reads with a bound fail in an outage, the first after that time, and those that follow at once.
+#[test]
+fn reads_with_a_bound_fail_in_an_outage() {
+    let refuses = Arc::new(AtomicBool::new(true));
+    let of_server = refuses.clone();
+    let server = HttpServer::new(move |_| match of_server.load(Ordering::Acquire) {
+        true => Some((503, body("SlowDown"))),
+        false => Some((404, body("NoSuchKey"))),
+    });
+    let store = bucket_at(&server.endpoint, KEYS, "bucket");
+    store.set_patience(Patience::OF_MOUNTS);
+    let part = Part { name: ObjectName::Data(Epoch(1), 1), offset: 0, len: 10 };
+    let wait = Duration::from_millis(600);
+    let begun = Instant::now();
+    assert!(store.get_parts_within(&[part], Some(wait)).is_err());
+    assert!(begun.elapsed() >= wait);
+    let begun = Instant::now();
+    assert!(store.get_parts_within(&[part], Some(wait)).is_err());
+    assert!(begun.elapsed() < wait, "{:?}", begun.elapsed());
+    assert_eq!(store.last_useful_reply(), None);
+    refuses.store(false, Ordering::Release);
+    assert_eq!(store.get_parts_within(&[part], Some(wait)), Ok(vec![None]));
+    assert!(store.trouble().is_none() && store.last_useful_reply().is_some());
 }
 
 #[test]

@@ -87,8 +87,11 @@ impl ErrorKind {
     }
 
     /// Returns the kind of a device's `error` and its block address, 0 for a flush; `None` for a discard, which is only
-    /// a hint.
+    /// a hint, and for a device that is late, which has lost nothing.
     pub fn of_device(error: &DeviceError) -> Option<(Self, u64)> {
+        if error.is_late() {
+            return None;
+        }
         let kind = match error.operation {
             Operation::Open | Operation::Read => Self::Read,
             Operation::Write => Self::Write,

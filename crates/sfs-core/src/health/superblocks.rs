@@ -124,7 +124,7 @@ impl SuperblockCopies {
         let backup = Block(next.encode());
         device.write(layout.backup, &[&[backup]], Stream::default())?;
         if !mutated(Mutant::ResizeUnflushed) {
-            device.flush()?;
+            device.order()?;
         }
         let old = std::mem::replace(&mut self.current, next).layout;
         self.write(device, FIRST)?;
@@ -132,7 +132,7 @@ impl SuperblockCopies {
         // Where the volume has shrunk, nothing of it may be found behind its end.
         if old.backup > layout.backup {
             device.write(old.backup, &[&[Block::ZERO]], Stream::default())?;
-            device.flush()?;
+            device.order()?;
         }
         Ok(())
     }
@@ -183,7 +183,7 @@ impl SuperblockCopies {
             return Ok(());
         }
         device.write(LOCATOR_ADDRESS, &[&[Block(self.current.encode())]], Stream::default())?;
-        Ok(device.flush()?)
+        Ok(device.order().map(drop)?)
     }
 
     /// Writes a copy, durably.
@@ -201,7 +201,7 @@ impl SuperblockCopies {
     }
 
     fn finish(&mut self, device: &dyn Device, copy: usize) -> Result<()> {
-        device.flush()?;
+        device.order()?;
         self.is_current[copy] = true;
         Ok(())
     }

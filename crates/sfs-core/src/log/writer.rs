@@ -80,7 +80,7 @@ impl LogWriter {
         }
         if in_place.flush_before_delta() && !mutated(Mutant::PlacedUnflushed) {
             // This flush does not count as a flush of the log: the chunks are written afterwards.
-            self.io.flush()?;
+            self.io.order()?;
         }
         self.write_chunks(log, chunks)
     }
@@ -95,16 +95,33 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Makes all earlier writes durable.
+    /// Makes all earlier writes durable. After an error of a device that is late ([`sfs_device::Late`]) a later call makes up for it.
     pub(crate) fn flush(&self, log: &mut LogState) -> Result<()> {
         if log.unflushed {
             if !mutated(Mutant::SkippedFlush) {
                 self.io.flush()?;
             }
-            log.unflushed = false;
-            log.flushed = log.next_sequence;
-            self.counters.commits.fetch_add(1, Ordering::Relaxed);
+            self.note_flushed(log, true);
         }
         Ok(())
+    }
+
+    /// Makes sure that no later write is kept by a crash that loses an earlier one: enough for the order of the log, and for nobody who waits until
+    /// something is durable.
+    pub(crate) fn order(&self, log: &mut LogState) -> Result<()> {
+        if log.unflushed {
+            let is_durable = match mutated(Mutant::SkippedFlush) {
+                true => true,
+                false => self.io.order()?,
+            };
+            self.note_flushed(log, is_durable);
+        }
+        Ok(())
+    }
+
+    fn note_flushed(&self, log: &mut LogState, is_durable: bool) {
+        log.unflushed = !is_durable;
+        log.flushed = log.next_sequence;
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
     }
 }

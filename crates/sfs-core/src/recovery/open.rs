@@ -183,7 +183,7 @@ impl Recovery {
     pub(crate) fn flush_recovered(&self) -> Result<()> {
         let mut log = self.components.log.lock();
         log.unflushed = true;
-        self.components.log.flush(&mut log)
+        self.components.log.order(&mut log)
     }
 
     /// Writes a checkpoint of the recovered state. The chain of chunks continues from a number that
@@ -233,7 +233,7 @@ impl Recovery {
         }
         while let Some(chunk) = self.components.next_chunk(&mut LogCursor::end_of(log))? {
             io.write_block(chunk.header.address, &Block::new_zeroed(), Stream::default())?;
-            io.flush()?;
+            io.order()?;
         }
         log.begin_era();
         Ok(())

@@ -282,7 +282,7 @@ impl SpaceControl {
             if counts().0 > before || drained == 0 {
                 break;
             }
-            self.log.flush(log)?;
+            self.log.order(log)?;
             ignore_shortage(self.commit_batch(log, &CommitRequest::releasing()).map(drop))?;
         }
         Ok(counts().0 > before)
@@ -295,7 +295,7 @@ impl SpaceControl {
             return Ok(false);
         }
         ignore_shortage(self.commit_batch(log, &CommitRequest::releasing()).map(drop))?;
-        self.log.flush(log)?;
+        self.log.order(log)?;
         let mut metadata = self.metadata.write();
         metadata.usage.apply_durable_frees(log.flushed);
         Ok(!metadata.usage.has_pending_frees())

@@ -338,7 +338,7 @@ impl SpaceControl {
         let committed = self.commit_with_retries(log, &Selection::All, NODE_READS_MAX * nodes);
         let committed = committed.map_err(StepError::into_user_error);
         committed.inspect_err(|error| self.health.note_blocked(error))?;
-        self.log.flush(log)?;
+        self.log.order(log)?;
         let checkpoint = self.checkpoint_with_reclaim(log, CheckpointReason::Unmount);
         checkpoint.map_err(StepError::into_user_error)
     }

@@ -225,7 +225,7 @@ impl Checkpointer {
         self.write_batches(log, ordered)?;
         self.log.write_chunks(log, &snapshot.chunks)?;
         if !mutated(Mutant::SkippedNodeFlush) {
-            self.log.flush(log)?;
+            self.log.order(log)?;
         }
         if !mutated(Mutant::RecordFirst) {
             self.write_record(&snapshot.record)?;

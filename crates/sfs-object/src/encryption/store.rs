@@ -1,6 +1,7 @@
 //! A store whose objects are encrypted before they leave the process.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -130,15 +131,31 @@ impl<S: ObjectStore> ObjectStore for EncryptedStore<S> {
     }
 
     fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        let Some(key) = &self.key else { return self.store.get_parts(parts) };
+        self.get_parts_within(parts, None)
+    }
+
+    fn get_parts_within(
+        &self,
+        parts: &[Part],
+        wait: Option<Duration>,
+    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        let Some(key) = &self.key else { return self.store.get_parts_within(parts, wait) };
         let wanted = parts.iter().map(|part| stored(*part)).collect::<Vec<_>>();
-        let found = parts.iter().zip(self.store.get_parts(&wanted)?);
+        let found = parts.iter().zip(self.store.get_parts_within(&wanted, wait)?);
         let content = |part: Part, bytes| key.decrypt_part(part, bytes).unwrap_or_default();
         Ok(found.map(|(part, bytes)| bytes.map(|bytes| content(*part, bytes))).collect())
     }
 
     fn delete(&self, name: ObjectName) -> Result<(), Stopped> {
         self.store.delete(name)
+    }
+
+    fn delete_all(&self, names: &[ObjectName]) -> Result<(), Stopped> {
+        self.store.delete_all(names)
+    }
+
+    fn last_useful_reply(&self) -> Option<Instant> {
+        self.store.last_useful_reply()
     }
 }
 

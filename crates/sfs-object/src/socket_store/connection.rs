@@ -17,6 +17,8 @@ use crate::store_protocol::{Foreign, GREETING, Reply, Request};
 const GREETING_WAIT: Duration = Duration::from_secs(60);
 /// Longest time for which the program may read nothing while a request is sent to it.
 const WRITE_WAIT: Duration = Duration::from_secs(300);
+/// Longest time without any reply while one is waited for. The program answers each request earlier.
+const SILENCE_MAX: Duration = Duration::from_secs(240);
 /// Time between two looks whether a wait is over.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -27,6 +29,8 @@ struct Inbox {
     /// Why no reply will come any more.
     broken: Option<String>,
     next_number: u64,
+    /// When the last reply has come.
+    last_reply: Instant,
 }
 
 /// A connection whose other side has said that it can serve.
@@ -73,7 +77,8 @@ impl Connection {
         }
         socket.set_read_timeout(Some(LOOK))?;
         socket.set_write_timeout(Some(WRITE_WAIT))?;
-        let inbox = Inbox { replies: BTreeMap::new(), broken: None, next_number: 1 };
+        let last_reply = Instant::now();
+        let inbox = Inbox { replies: BTreeMap::new(), broken: None, next_number: 1, last_reply };
         Ok(Self {
             writer: Mutex::new(socket.try_clone()?),
             socket,
@@ -95,7 +100,7 @@ impl Connection {
     }
 
     /// Sends all requests, and waits for their replies until `deadline` or until `is_stopped`, which is asked some times in a second. A
-    /// request that is not answered is unknown.
+    /// request that is not answered is unknown. A connection on which no reply has come for [`SILENCE_MAX`] ends then.
     pub(super) fn exchange(
         &self,
         requests: &[(Request, &[u8])],
@@ -140,9 +145,12 @@ impl Connection {
             };
             if let Some(why) = why {
                 inbox.replies.remove(&number);
+                let is_silent = inbox.last_reply.elapsed() >= SILENCE_MAX || is_stopped();
                 drop(inbox);
                 // What is sent from now on does not wait behind this request.
-                self.end(&why);
+                if is_silent {
+                    self.end(&why);
+                }
                 return Reply::Unknown(why);
             }
             match self.receiver.try_lock() {
@@ -169,6 +177,7 @@ impl Inbox {
         match received {
             Ok(None) => {}
             Ok(Some((number, reply))) => {
+                self.last_reply = Instant::now();
                 if let Some(place) = self.replies.get_mut(&number) {
                     *place = Some(reply);
                 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use sfs_device::{Block, Device, DeviceError, Geometry, Operation, ReadRun, Stream};
 
 use super::shape::Shape;
-use super::{Durability, ObjectDevice, State, dirty};
+use super::{Durability, Failure, ObjectDevice, State, dirty};
 use crate::mutant::{Mutant, mutated};
 use crate::store::ObjectStore;
 
@@ -15,8 +15,9 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         &self,
         ranges: &[Range<u64>],
         read: impl FnOnce() -> T,
-    ) -> Result<T, super::Failure> {
+    ) -> Result<T, Failure> {
         let shape = self.local.shape;
+        let wait = self.read_wait();
         loop {
             let access = self.access.read();
             let mut state = self.state.lock();
@@ -32,7 +33,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             }
             drop(state);
             drop(access);
-            self.fill(ranges)?;
+            self.fill(ranges, wait)?;
         }
     }
 
@@ -86,6 +87,11 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
 }
 
 impl State {
+    /// Returns whether the store has everything.
+    fn is_uploaded(&self) -> bool {
+        self.open.is_empty() && self.discarded.is_empty() && self.frozen.is_none()
+    }
+
     /// Returns whether a region may be discarded: it is perhaps not zero, and neither an upload nor another thread needs it.
     fn may_discard(&self, region: u64) -> bool {
         let is_frozen = self.frozen.as_ref().is_some_and(|frozen| frozen.unread.contains(&region));
@@ -128,10 +134,19 @@ impl<S: ObjectStore + Clone + Send + Sync> Device for ObjectDevice<S> {
         let checks = ranges.iter().map(|range| {
             self.geometry.check_range(Operation::Read, range.start, range.end - range.start)
         });
-        if checks.collect::<Result<Vec<_>, _>>().is_ok()
-            && let Ok(results) = self.with_present(&ranges, || self.local.image.read_many(runs))
-        {
-            return results;
+        if checks.collect::<Result<Vec<_>, _>>().is_ok() {
+            match self.with_present(&ranges, || self.local.image.read_many(runs)) {
+                Ok(results) => return results,
+                // Each run alone would wait once more.
+                Err(Failure::Late) => {
+                    let late = |range: &Range<u64>| {
+                        let count = range.end - range.start;
+                        Err(Failure::Late.of(Operation::Read, range.start, count))
+                    };
+                    return ranges.iter().map(late).collect();
+                }
+                Err(_) => {}
+            }
         }
         // Each run has an outcome of its own.
         let each = runs.iter_mut().map(|run| run.read_by(|address, to| self.read(address, to)));
@@ -172,11 +187,21 @@ impl<S: ObjectStore + Clone + Send + Sync> Device for ObjectDevice<S> {
         let uploaded = match self.durability {
             Durability::Local => Ok(()),
             Durability::Remote if mutated(Mutant::FlushedBeforeUpload) => Ok(()),
-            Durability::Remote => self.upload(),
+            Durability::Remote => self.ask(false),
         };
         match uploaded.err().or_else(|| self.failure()) {
             Some(failure) => Err(failure.of(Operation::Flush, 0, 0)),
             None => Ok(()),
+        }
+    }
+
+    /// Flushes the local cache: the store has states that the device has had, one after the other, so that its order is never another one.
+    fn order(&self) -> Result<bool, DeviceError> {
+        self.local.flush()?;
+        let state = self.state.lock();
+        match &state.failure {
+            Some(failure) => Err(failure.clone().of(Operation::Flush, 0, 0)),
+            None => Ok(self.durability == Durability::Local || state.is_uploaded()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sfs_device::{DeviceError, Operation};
+use sfs_device::{DeviceError, Late, Operation};
 
 use super::shape::Shape;
 use crate::error::ObjectError;
@@ -20,6 +20,11 @@ pub enum Failure {
     /// The use of the volume has ended.
     #[error("the volume is closed")]
     Closed,
+    /// The store has not answered for a while, or refuses. What was written stays, and is uploaded when it does; a later flush makes sure.
+    #[error(
+        "the object store does not answer, or refuses; what was written is kept, and uploaded when it answers"
+    )]
+    Late,
 }
 
 impl From<Stopped> for Failure {
@@ -37,7 +42,11 @@ impl From<DeviceError> for Failure {
 impl Failure {
     /// Returns the error of a request of the device.
     pub(crate) fn of(self, operation: Operation, address: u64, count: u64) -> DeviceError {
-        DeviceError::of_blocks(operation, address, count, io::Error::other(self))
+        let source = match self {
+            Self::Late => io::Error::new(io::ErrorKind::TimedOut, Late(self.to_string())),
+            failure => io::Error::other(failure),
+        };
+        DeviceError::of_blocks(operation, address, count, source)
     }
 }
 

@@ -36,6 +36,11 @@ impl RegionMap {
         (region < first + run.count).then_some((*first, *run))
     }
 
+    /// Returns the number of regions that have an object.
+    pub(crate) fn region_count(&self) -> u64 {
+        self.0.values().map(|run| run.count).sum()
+    }
+
     pub(crate) fn get(&self, region: u64) -> Option<ObjectName> {
         let (first, run) = self.run_of(region)?;
         Some(ObjectName::Data(run.epoch, run.number + (region - first)))

@@ -1,6 +1,7 @@
 //! The content of the image: reading pages from the store, making regions ready to be written, and eviction.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use fixedbitset::FixedBitSet;
 use sfs_device::{BLOCK_SIZE, Block, Stream};
@@ -78,8 +79,12 @@ impl State {
 }
 
 impl<S: ObjectStore + Clone> ObjectDevice<S> {
-    /// Reads what these ranges lack from the store, or waits until another thread has. The caller looks again.
-    pub(super) fn fill(&self, wanted: &[Range<u64>]) -> Result<(), Failure> {
+    /// Reads what these ranges lack from the store, or waits until another thread has, each no longer than `wait`. The caller looks again.
+    pub(super) fn fill(
+        &self,
+        wanted: &[Range<u64>],
+        wait: Option<Duration>,
+    ) -> Result<(), Failure> {
         let blocks: u64 = wanted.iter().map(|range| range.end - range.start).sum();
         // A cache that is too full is better than a read that fails, or waits for a join.
         let _ = self.evict(blocks.div_ceil(PAGE_BLOCKS));
@@ -95,13 +100,19 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
                 if state.busy.insert(part.region) {
                     claimed.push(part);
                 } else if claimed.is_empty() {
-                    self.changed.wait(&mut state);
+                    match wait {
+                        None => self.changed.wait(&mut state),
+                        Some(wait) if self.changed.wait_for(&mut state, wait).timed_out() => {
+                            return Err(Failure::Late);
+                        }
+                        Some(_) => {}
+                    }
                     return Ok(());
                 }
             }
             claimed
         };
-        let result = self.fetch(&claimed);
+        let result = self.fetch(&claimed, wait);
         self.end_busy(claimed.iter().map(|part| part.region));
         result
     }
@@ -145,7 +156,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
                     regions.iter().flat_map(|no| state.missing(shape, &shape.blocks(*no)));
                 missing.collect::<Vec<_>>()
             };
-            self.fetch(&missing)?;
+            self.fetch(&missing, None)?;
         }
         let mut state = self.state.lock();
         regions.iter().for_each(|no| state.add_pages(shape.pages_of(shape.blocks(*no))));
@@ -226,7 +237,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     }
 
     /// Puts missing blocks into the image: from the store, or zeros. Their regions are busy.
-    fn fetch(&self, missing: &[Missing]) -> Result<(), Failure> {
+    fn fetch(&self, missing: &[Missing], wait: Option<Duration>) -> Result<(), Failure> {
         let shape = self.local.shape;
         let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
         let (mut parts, mut targets) = (Vec::new(), Vec::new());
@@ -240,7 +251,11 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             targets.push(blocks);
         }
         for (parts, targets) in parts.chunks(PARTS_AT_ONCE).zip(targets.chunks(PARTS_AT_ONCE)) {
-            let found = self.store.get_parts(parts)?;
+            let found = self.store.get_parts_within(parts, wait);
+            let found = found.map_err(|stopped| match wait {
+                Some(_) => Failure::Late,
+                None => stopped.into(),
+            })?;
             for (part, (blocks, found)) in parts.iter().zip(targets.iter().zip(found)) {
                 let found = found.ok_or(ObjectError::Missing(part.name))?;
                 if found.len() as u64 != part.len {
@@ -290,7 +305,11 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         if self.evict(pages)? {
             return Ok(());
         }
-        self.join()?;
+        match self.ask(true) {
+            // The use ends: what is to be written gets into the cache, whatever its limit.
+            Err(Failure::Late) => return Ok(()),
+            asked => asked?,
+        }
         // The rest is being written: the cache holds more than its limit for a while.
         self.evict(pages).map(|_| ())
     }

@@ -97,20 +97,23 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         self.commit(&mut uploader, Commit::Manifest(false))
     }
 
-    /// Uploads what was written, joins log objects if they are many or the cache is full, and deletes what nothing has needed for the
-    /// grace time. `now` is in seconds since 1970, by a clock that does not go back.
-    pub fn work(&self, now: u64) -> Result<(), Failure> {
+    /// Uploads what was written, and joins log objects if they are many, the cache is full, or a thread has asked for it. `now` is in seconds since
+    /// 1970, by a clock that does not go back.
+    pub fn upload_due(&self, now: u64) -> Result<(), Failure> {
         let mut uploader = self.uploader.lock();
         uploader.now = now;
+        let asked = self.demand.take();
         let is_long = self.is_long(&uploader);
         // Reads evict, and never join.
         let is_full = !self.evict(0)?;
-        let commit = if is_long || is_full { Commit::Manifest(false) } else { Commit::Log };
+        let joins = is_long || is_full || asked.joins;
+        let commit = if joins { Commit::Manifest(false) } else { Commit::Log };
         self.commit(&mut uploader, commit)?;
         if is_full {
             self.evict(0)?;
         }
-        self.collect(&mut uploader);
+        drop(uploader);
+        self.demand.note_done(&asked);
         Ok(())
     }
 
@@ -138,23 +141,6 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     /// Returns whether the last manifest lets another writer begin.
     pub fn is_released(&self) -> bool {
         self.uploader.lock().published.is_released
-    }
-
-    /// Deletes what nothing has needed for the grace time. What the store does not delete is tried again after another grace time: nothing
-    /// else depends on it.
-    fn collect(&self, uploader: &mut Uploader<S>) {
-        let now = uploader.now;
-        uploader.garbage.iter_mut().for_each(|(_, since)| *since = since.or(Some(now)));
-        while let Some((name, Some(since))) = uploader.garbage.front().copied() {
-            if now < since.saturating_add(self.limits.grace_secs) {
-                break;
-            }
-            if self.store.delete(name).is_err() {
-                uploader.garbage.iter_mut().for_each(|(_, since)| *since = Some(now));
-                break;
-            }
-            uploader.garbage.pop_front();
-        }
     }
 
     /// Makes what was written part of the volume. After an error nothing more is written.

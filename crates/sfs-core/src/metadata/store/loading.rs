@@ -73,9 +73,14 @@ impl MetadataStore {
             return Together::NotLoaded;
         }
         let mut memory = Block::zeroed((blocks.end - blocks.start) as usize);
-        if !self.io.read_along(blocks.start, &mut memory) {
-            self.failed_together.lock().note(blocks);
-            return Together::Failed;
+        match self.io.read_along(blocks.start, &mut memory) {
+            Ok(()) => {}
+            // Nothing is wrong with this place.
+            Err(error) if error.is_late() => return Together::NotLoaded,
+            Err(_) => {
+                self.failed_together.lock().note(blocks);
+                return Together::Failed;
+            }
         }
         let (volume, tolerance) = (self.superblock.volume(), self.superblock.tolerance());
         let decode = |node: &NodeNotCached| {

@@ -76,7 +76,7 @@ impl Checkpointer {
         let is_unflushed =
             mutated(Mutant::SkippedRecordFlush) || is_resize && mutated(Mutant::ResizeUnflushed);
         if !is_unflushed {
-            self.io.flush()?;
+            self.io.order()?;
         }
         Ok(())
     }

@@ -1,0 +1,112 @@
+//! The requests of an [`ObjectStore`], each repeated as its kind needs.
+
+use std::time::{Duration, Instant};
+
+use super::{AT_ONCE, PAUSE_MAX, SocketStore, Wait};
+use crate::name::ObjectName;
+use crate::store::{Object, ObjectStore, Part, PutReply, Stopped};
+use crate::store_protocol::{Reply, Request};
+
+/// Bytes of PUTs that are under way at once for one caller, unless one has more.
+const BYTES_AT_ONCE: usize = 64 << 20;
+
+impl SocketStore {
+    /// Sends a PUT for each object, and repeats those that the store refuses.
+    fn put_some(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped> {
+        let of = |object: &'_ Object| Request::Put(object.name);
+        let requests = objects.iter().map(|object| (of(object), &object.bytes[..]));
+        // Patience with a store that refuses is the same for all requests; what is unknown is the caller's.
+        let is_useful = |reply: &Reply| !matches!(reply, Reply::Refused(_));
+        let requests = requests.collect::<Vec<_>>();
+        let replies = self.repeat(&requests, is_useful, Wait::AsPatient)?;
+        let replies = replies.into_iter().map(|reply| match reply {
+            Reply::Done => PutReply::Stored,
+            Reply::Taken => PutReply::Taken,
+            _ => PutReply::Unknown,
+        });
+        let replies = replies.collect::<Vec<_>>();
+        if replies.contains(&PutReply::Unknown) {
+            let (attempts, since) = {
+                let mut status = self.status.lock();
+                let (count, since) = status.lost_puts.unwrap_or((0, Instant::now()));
+                status.lost_puts = Some((count.saturating_add(1), since));
+                (count, since)
+            };
+            self.check_patience(since, false)?;
+            self.pause(attempts, PAUSE_MAX)?;
+        } else {
+            self.status.lock().lost_puts = None;
+        }
+        Ok(replies)
+    }
+}
+
+impl ObjectStore for SocketStore {
+    fn put_all(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped> {
+        let mut replies = Vec::with_capacity(objects.len());
+        let mut rest = objects;
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |object: &&Object| {
+                bytes += object.bytes.len();
+                bytes <= BYTES_AT_ONCE
+            };
+            let count = rest.iter().take(AT_ONCE).take_while(fits).count().max(1);
+            let (some, after) = rest.split_at(count);
+            replies.extend(self.put_some(some)?);
+            rest = after;
+        }
+        Ok(replies)
+    }
+
+    fn get(&self, name: ObjectName) -> Result<Option<Vec<u8>>, Stopped> {
+        Ok(self.get_all(&[name])?.pop().flatten())
+    }
+
+    fn get_all(&self, names: &[ObjectName]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        self.read(names.iter().map(|name| Request::Get(*name)), Wait::AsPatient)
+    }
+
+    fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        self.get_parts_within(parts, None)
+    }
+
+    fn get_parts_within(
+        &self,
+        parts: &[Part],
+        wait: Option<Duration>,
+    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        let wait = wait.map_or(Wait::AsPatient, Wait::Within);
+        self.read(parts.iter().map(|part| Request::GetPart(*part)), wait)
+    }
+
+    fn delete(&self, name: ObjectName) -> Result<(), Stopped> {
+        self.delete_all(&[name])
+    }
+
+    /// Gives up at the first object that is not deleted: nobody waits for it.
+    fn delete_all(&self, names: &[ObjectName]) -> Result<(), Stopped> {
+        let requests = names.iter().map(|name| (Request::Delete(*name), &[][..]));
+        let is_useful = |reply: &Reply| matches!(reply, Reply::Done);
+        self.repeat(&requests.collect::<Vec<_>>(), is_useful, Wait::Once).map(|_| ())
+    }
+
+    fn last_useful_reply(&self) -> Option<Instant> {
+        self.status.lock().last_useful
+    }
+}
+
+impl SocketStore {
+    fn read(
+        &self,
+        requests: impl Iterator<Item = Request>,
+        wait: Wait,
+    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        let requests = requests.map(|request| (request, &[][..])).collect::<Vec<_>>();
+        let is_useful = |reply: &Reply| matches!(reply, Reply::Found(_) | Reply::Absent);
+        let replies = self.repeat(&requests, is_useful, wait)?.into_iter();
+        Ok(replies
+            .map(|reply| if let Reply::Found(bytes) = reply { Some(bytes) } else { None })
+            .collect())
+    }
+}
