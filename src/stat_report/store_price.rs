@@ -4,9 +4,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::store_report::StoreReport;
-use super::volume_report::VolumeReport;
-
 /// Bytes in the unit of prices.
 const GB: f64 = 1e9;
 
@@ -47,41 +44,39 @@ impl FromStr for StorePrices {
     }
 }
 
-/// What a volume costs, in millionths of the currency of the prices.
+/// Costs of a volume, in millionths of the currency of the prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorePrice {
     /// Requests since the mount.
     pub requests_micros: u64,
     /// Bytes that were received since the mount.
     pub received_micros: u64,
-    /// What is stored now, for a month.
+    /// Of the bytes that are stored now, for a month.
     pub month_micros: u64,
 }
 
-impl StorePrices {
-    /// Returns the price of what a report counts.
-    pub(super) fn of(&self, report: &StoreReport) -> StorePrice {
-        let micros = |price: f64| (price * 1e6).round() as u64;
-        let thousand = |count: u64| count as f64 / 1e3;
-        let requests = thousand(report.puts) * self.puts
-            + thousand(report.gets) * self.gets
-            + thousand(report.deletes) * self.deletes;
-        StorePrice {
-            requests_micros: micros(requests),
-            received_micros: micros(report.bytes_down as f64 / GB * self.received),
-            month_micros: micros(report.stored_bytes as f64 / GB * self.month),
-        }
-    }
+/// Use of a store, which has a price.
+pub(super) struct StoreUse {
+    pub(super) puts: u64,
+    pub(super) gets: u64,
+    pub(super) deletes: u64,
+    pub(super) bytes_down: u64,
+    pub(super) stored_bytes: u64,
 }
 
-impl VolumeReport {
-    /// Returns the report with what the volume costs in its object store, if it is in one, at these prices.
-    #[must_use]
-    pub fn at(mut self, prices: Option<&StorePrices>) -> Self {
-        if let Some(prices) = prices {
-            self.store = self.store.map(|store| store.at(prices));
+impl StorePrices {
+    /// Returns the price of a use.
+    pub(super) fn of(&self, used: &StoreUse) -> StorePrice {
+        let micros = |price: f64| (price * 1e6).round() as u64;
+        let thousand = |count: u64| count as f64 / 1e3;
+        let requests = thousand(used.puts) * self.puts
+            + thousand(used.gets) * self.gets
+            + thousand(used.deletes) * self.deletes;
+        StorePrice {
+            requests_micros: micros(requests),
+            received_micros: micros(used.bytes_down as f64 / GB * self.received),
+            month_micros: micros(used.stored_bytes as f64 / GB * self.month),
         }
-        self
     }
 }
 

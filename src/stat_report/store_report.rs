@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sfs_object::{Durability, SocketStore};
 
-use super::store_price::{StorePrice, StorePrices};
+use super::store_price::{StorePrice, StorePrices, StoreUse};
 use crate::object_volume::ObjectVolume;
 use crate::object_volume::reader::ObjectReader;
 
@@ -32,7 +32,7 @@ pub struct StoreReport {
     /// Bytes of the objects that hold the content of the volume, about: without manifests, and what waits for its deletion.
     #[serde(default)]
     pub stored_bytes: u64,
-    /// What that costs, if the user gives the prices.
+    /// Its costs, if the user gives the prices.
     pub price: Option<StorePrice>,
     /// Trouble of the moment; `None` if there is none.
     pub trouble: Option<String>,
@@ -94,7 +94,9 @@ impl StoreReport {
     /// Returns the report with what the volume costs at these prices.
     #[must_use]
     pub(crate) fn at(self, prices: &StorePrices) -> Self {
-        Self { price: Some(prices.of(&self)), ..self }
+        let Self { puts, gets, deletes, bytes_down, stored_bytes, .. } = self;
+        let used = StoreUse { puts, gets, deletes, bytes_down, stored_bytes };
+        Self { price: Some(prices.of(&used)), ..self }
     }
 }
 

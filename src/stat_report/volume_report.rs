@@ -20,6 +20,7 @@ use super::latency_report::LatencyReport;
 use super::lock_report::LockReport;
 use super::reads_report::ReadsReport;
 use super::sandbox_report::SandboxReport;
+use super::store_price::StorePrices;
 use super::store_report::StoreReport;
 use super::wear_report::WearReport;
 use crate::bdi::DirtyBound;
@@ -212,6 +213,15 @@ pub struct ActivityReport {
 }
 
 impl VolumeReport {
+    /// Returns the report with the costs of the volume in its object store, if it is in one, at these prices.
+    #[must_use]
+    pub fn at(mut self, prices: Option<&StorePrices>) -> Self {
+        if let Some(prices) = prices {
+            self.store = self.store.map(|store| store.at(prices));
+        }
+        self
+    }
+
     /// Makes the report of a mounted volume; `before` has the totals of earlier mounts.
     pub(crate) fn of_mounted(
         volume: &Volume,

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Longest wait for a look at the directory.
 const LOOK_WAIT: Duration = Duration::from_secs(20);
 
-/// What a look at the path of the directory has found.
+/// Outcome of a look at the path of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     /// The directory.

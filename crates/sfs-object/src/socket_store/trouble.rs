@@ -1,4 +1,4 @@
-//! What goes wrong at the moment, for each kind of request: a store that is full takes no object, and gives all.
+//! Troubles of the store at the moment, by kind of request: a store that is full takes no object, and gives all.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub struct Trouble {
 #[derive(Debug, Default)]
 pub(super) struct Troubles([Option<Trouble>; 3]);
 
-/// What an observer is told.
+/// A report to an observer.
 pub(super) enum News {
     /// Something goes wrong.
     Trouble(Trouble),

@@ -1,4 +1,4 @@
-//! What threads ask of the worker of a volume, and how long they wait for it.
+//! Requests of other threads to the worker of a volume, and how long they wait for it.
 //!
 //! With a worker no thread that serves a request uploads by itself: an upload cannot be left in its middle, since names are bound to bytes, but
 //! a wait for it can. Without a worker, as in the simulator, each thread does what it asks for.
@@ -14,10 +14,10 @@ use crate::store::ObjectStore;
 /// Time between two looks at the store while a thread waits.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What requests do that need a store which does not answer, or refuses.
+/// Reaction of requests that need a store which does not answer, or refuses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outage {
-    /// They wait.
+    /// Waiting.
     #[default]
     Block,
     /// Reads and flushes fail after this time; what was written stays, and is uploaded later.
@@ -89,7 +89,7 @@ impl Asked {
     }
 }
 
-/// What the worker was asked for.
+/// Requests to the worker.
 pub(super) struct Taken {
     number: u64,
     pub(super) joins: bool,
