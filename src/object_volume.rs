@@ -226,6 +226,13 @@ fn reason((objects, store): (&Arc<Objects>, &SocketStore), failure: Failure) -> 
     }
 }
 
+/// Returns the seconds since the system was started, by a clock that nobody sets.
+fn steady_secs() -> u64 {
+    let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    since_boot.tv_sec.try_into().unwrap_or_default()
+}
+
+/// Returns the seconds since 1970.
 fn now_secs() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -292,7 +299,7 @@ impl ObjectVolume {
         let device = self.device.clone();
         let delete = move || {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(DELETION_INTERVAL) {
-                device.collect(now_secs());
+                device.collect(steady_secs());
             }
         };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());

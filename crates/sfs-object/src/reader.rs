@@ -85,7 +85,30 @@ pub(crate) fn newest(
 /// [`ObjectError::Missing`]: if the newest manifest still names the object, the volume is damaged; else the state is old, and the
 /// caller reads the newest one.
 pub fn read_data(store: &impl ObjectStore, name: ObjectName) -> Result<Vec<u8>, ObjectError> {
-    let bytes = store.get(name)?.ok_or(ObjectError::Missing(name))?;
+    content_of(name, store.get(name)?)
+}
+
+/// Calls `found` with the name and content of each of several such objects, in their order. Some are read at once.
+///
+/// # Errors
+///
+/// Those of [`read_data`], and of `found`.
+pub(crate) fn for_each_data<E: From<ObjectError>>(
+    store: &impl ObjectStore,
+    names: &[ObjectName],
+    mut found: impl FnMut(ObjectName, Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    for names in names.chunks(takeover::LOG_READS_AT_ONCE) {
+        let objects = store.get_all(names).map_err(ObjectError::from)?;
+        for (name, bytes) in names.iter().zip(objects) {
+            found(*name, content_of(*name, bytes)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn content_of(name: ObjectName, bytes: Option<Vec<u8>>) -> Result<Vec<u8>, ObjectError> {
+    let bytes = bytes.ok_or(ObjectError::Missing(name))?;
     match Frame::decode(name, &bytes)?.content {
         Content::Data(data) => Ok(data),
         _ => Err(ObjectError::Missing(name)),

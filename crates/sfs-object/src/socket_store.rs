@@ -24,7 +24,7 @@ use crate::name::{Epoch, ObjectName};
 use crate::store::{ObjectStore, Stopped};
 use crate::store_protocol::{Reply, Request};
 use crate::volume::{Failure as VolumeFailure, OpenError};
-use connection::{Connection, Failure};
+use connection::{Connection, Failure, Over};
 pub use counts::StoreCounts;
 pub use program::{StoreProgram, is_store_url, shown_url};
 pub use trouble::Trouble;
@@ -34,6 +34,10 @@ use trouble::{News, Troubles};
 const REPLY_WAIT: Duration = Duration::from_secs(300);
 /// Requests that are under way at once for one caller.
 const AT_ONCE: usize = 64;
+/// Shortest time for a reply, however long the store has not answered: it may be back.
+const REPLY_WAIT_MIN: Duration = Duration::from_secs(2);
+/// Shortest time for making a connection.
+const CONNECT_WAIT_MIN: Duration = Duration::from_secs(10);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
@@ -79,21 +83,26 @@ struct Status {
     /// PUTs in a row of which nothing is known, and the time of the first.
     lost_puts: Option<(u32, Instant)>,
     counts: StoreCounts,
-    /// When something was done, or told.
-    last_useful: Option<Instant>,
-    /// Longest time for which parts of objects are read.
-    reads_max: Option<Duration>,
+    /// How long parts of objects are read.
+    reads: Option<Limit>,
 }
 
-/// How long a caller tries again what told nothing.
+/// When a caller gives up requests of one kind, whatever the patience of the store is.
 #[derive(Clone, Copy, Debug)]
-enum Wait {
-    /// As the patience of the store says.
-    AsPatient,
-    /// No longer than this since the trouble began.
-    Within(Duration),
-    /// Not at all.
-    Once,
+struct Limit {
+    /// When the wait or the trouble began.
+    begun: Instant,
+    /// Longest time since then, and since the last useful reply.
+    wait: Duration,
+}
+
+impl Status {
+    /// Returns what is left of the time for requests like `request`.
+    fn left(&self, limit: Limit, request: &Request) -> Duration {
+        let useful = self.troubles.last_useful(request);
+        let begun = useful.map_or(limit.begun, |useful| useful.max(limit.begun));
+        limit.wait.saturating_sub(begun.elapsed())
+    }
 }
 
 impl SocketStore {
@@ -109,8 +118,7 @@ impl SocketStore {
                 troubles: Troubles::default(),
                 lost_puts: None,
                 counts: StoreCounts::default(),
-                last_useful: None,
-                reads_max: None,
+                reads: None,
             }),
             stopped: Condvar::new(),
             observer: Mutex::default(),
@@ -134,9 +142,11 @@ impl SocketStore {
         self.status.lock().patience = patience;
     }
 
-    /// Bounds how long parts of objects are read from now on while the store does not answer, whatever its patience is.
-    pub fn bound_reads(&self, limit: Duration) {
-        self.status.lock().reads_max = Some(limit);
+    /// Has parts of objects be read only until the store has not answered for `wait`, from now on, whatever its patience is. The time is the
+    /// same for all such requests together.
+    pub fn bound_reads(&self, wait: Duration) {
+        let begun = Instant::now();
+        self.status.lock().reads.get_or_insert(Limit { begun, wait });
     }
 
     /// Ends all requests, and those to come.
@@ -177,18 +187,18 @@ impl SocketStore {
     /// A line for the user: the store does not honour the condition, refuses, or cannot be reached.
     pub fn probe(&self) -> Result<(), String> {
         let is_useful = |reply: &Reply| matches!(reply, Reply::Done);
-        let result = self.repeat(&[(Request::Probe, &[])], is_useful, Wait::AsPatient);
+        let result = self.repeat(&[(Request::Probe, &[])], is_useful, None);
         result.map(|_| ()).map_err(|stopped| match self.trouble() {
             Some(trouble) => trouble.reason,
             None => stopped.to_string(),
         })
     }
 
-    /// Returns the connection, or makes one. One caller makes it, and the others wait.
-    fn connected(&self, wait: Wait) -> Result<Arc<Connection>, Reply> {
-        let connection = match wait {
-            Wait::Within(wait) => self.connection.try_lock_for(wait),
-            _ => Some(self.connection.lock()),
+    /// Returns the connection, or makes one. One caller makes it, and the others wait. `left` is the time for that, if it is limited.
+    fn connected(&self, left: Option<Duration>) -> Result<Arc<Connection>, Reply> {
+        let connection = match left {
+            Some(left) => self.connection.try_lock_for(left.max(REPLY_WAIT_MIN)),
+            None => Some(self.connection.lock()),
         };
         let Some(mut connection) = connection else {
             return Err(Reply::Unknown("the object store cannot be reached".into()));
@@ -203,10 +213,11 @@ impl SocketStore {
             // What has never started is not waited for.
             if witness.is_some() { Reply::Unknown(reason) } else { Reply::Refused(reason) }
         })?;
-        match Connection::new(socket) {
+        let wait = left.map_or(REPLY_WAIT, |left| left.max(CONNECT_WAIT_MIN));
+        match Connection::new(socket, wait) {
             Ok(new) => {
                 if let Some((name, bytes)) = witness {
-                    self.check_volume(&new, name, bytes)?;
+                    self.check_volume(&new, (name, bytes), wait)?;
                 }
                 Ok(connection.insert(Arc::new(new)).clone())
             }
@@ -222,36 +233,45 @@ impl SocketStore {
     fn check_volume(
         &self,
         connection: &Connection,
-        name: ObjectName,
-        bytes: Vec<u8>,
+        (name, bytes): (ObjectName, Vec<u8>),
+        wait: Duration,
     ) -> Result<(), Reply> {
-        let is_stopped = || self.status.lock().is_stopped;
-        let asked = [(Request::Get(name), &[][..])];
-        match connection.exchange(&asked, Instant::now() + REPLY_WAIT, is_stopped).pop() {
+        let (asked, sent) = ([(Request::Get(name), &[][..])], Instant::now());
+        let is_over = || match self.status.lock().is_stopped {
+            true => Some(Over::Stopped),
+            false => (sent.elapsed() >= wait).then_some(Over::Late),
+        };
+        match connection.exchange(&asked, is_over, |_, _| {}).pop() {
             Some(Reply::Found(found)) if found == bytes => Ok(()),
             Some(reply @ (Reply::Unknown(_) | Reply::Refused(_))) => Err(reply),
             _ => Err(Reply::Unknown("the volume is not in the object store any more".into())),
         }
     }
 
-    /// Sends each request once, and returns their replies.
-    fn attempt(&self, requests: &[(Request, &[u8])], wait: Wait) -> Result<Vec<Reply>, Stopped> {
-        let is_stopped = || self.status.lock().is_stopped;
-        let (replies, are_sent) = match self.connected(wait) {
+    /// Sends each request once, and returns their replies. All are of the kind of the first.
+    fn attempt(
+        &self,
+        requests: &[(Request, &[u8])],
+        limit: Option<Limit>,
+    ) -> Result<Vec<Reply>, Stopped> {
+        let Some((first, _)) = requests.first() else { return Ok(Vec::new()) };
+        let left = limit.map(|limit| self.status.lock().left(limit, first));
+        let replies = match self.connected(left) {
             Ok(connection) => {
-                let longest = if let Wait::Within(wait) = wait { wait } else { REPLY_WAIT };
-                (connection.exchange(requests, Instant::now() + longest, is_stopped), true)
+                let sent = Instant::now();
+                let is_over = || self.is_over(sent, limit, first);
+                let replied = |request: &_, reply: &_| {
+                    self.status.lock().troubles.note_reply(request, reply);
+                };
+                let replies = connection.exchange(requests, is_over, replied);
+                let counts = &mut self.status.lock().counts;
+                requests.iter().zip(&replies).for_each(|(sent, got)| counts.add(sent, got));
+                replies
             }
-            Err(reply) => (vec![reply; requests.len()], false),
+            Err(reply) => vec![reply; requests.len()],
         };
         let mut status = self.status.lock();
-        if are_sent {
-            requests.iter().zip(&replies).for_each(|(sent, got)| status.counts.add(sent, got));
-        }
-        if replies.iter().any(|reply| !matches!(reply, Reply::Unknown(_) | Reply::Refused(_))) {
-            status.last_useful = Some(Instant::now());
-        }
-        let news = requests.first().and_then(|(sent, _)| status.troubles.note(sent, &replies));
+        let news = status.troubles.note(first, &replies);
         let is_stopped = status.is_stopped;
         drop(status);
         if let (Some(news), Some(observer)) = (news, &*self.observer.lock()) {
@@ -263,19 +283,38 @@ impl SocketStore {
         if is_stopped { Err(Stopped) } else { Ok(replies) }
     }
 
-    /// Sends requests until each has a useful reply.
+    /// Returns whether replies to requests like `request`, which were sent at `sent`, are not waited for any more.
+    fn is_over(&self, sent: Instant, limit: Option<Limit>, request: &Request) -> Option<Over> {
+        let status = self.status.lock();
+        let waited = sent.elapsed();
+        let is_late = waited >= REPLY_WAIT
+            || limit.is_some_and(|limit| {
+                waited >= REPLY_WAIT_MIN.min(limit.wait) && status.left(limit, request).is_zero()
+            });
+        if status.is_stopped { Some(Over::Stopped) } else { is_late.then_some(Over::Late) }
+    }
+
+    /// Returns the limit of requests like `request`, of which the caller waits no longer than `wait` for an answer.
+    fn limit_of(&self, request: &Request, wait: Option<Duration>) -> Option<Limit> {
+        let status = self.status.lock();
+        let of_reads = status.reads.filter(|_| matches!(request, Request::GetPart(_)));
+        // An outage that lasts is not waited for anew by each request.
+        let begun = || status.troubles.since(request).unwrap_or_else(Instant::now);
+        let of_caller = wait.map(|wait| Limit { begun: begun(), wait });
+        of_caller.or(of_reads)
+    }
+
+    /// Sends requests until each has a useful reply, or the store has told nothing for `wait`, if that is not `None`. All are of one kind.
     fn repeat(
         &self,
         requests: &[(Request, &[u8])],
         is_useful: impl Fn(&Reply) -> bool,
-        wait: Wait,
+        wait: Option<Duration>,
     ) -> Result<Vec<Reply>, Stopped> {
-        // Since when nothing was useful, or, if the store refuses, since when it does.
+        let Some((first, _)) = requests.first() else { return Ok(Vec::new()) };
+        let limit = self.limit_of(first, wait);
+        // Since when nothing was useful.
         let (mut since, mut was_refused, mut attempts) = (Instant::now(), false, 0);
-        // An outage that lasts is not waited for anew by each request.
-        let in_trouble =
-            requests.first().and_then(|(first, _)| self.status.lock().troubles.since(first));
-        let begun = in_trouble.unwrap_or(since);
         let mut replies = vec![None; requests.len()];
         loop {
             // While the store refuses, one request tells when it does not any more.
@@ -287,7 +326,7 @@ impl SocketStore {
             }
             let sent = open.iter().map(|at| requests[*at]).collect::<Vec<_>>();
             let mut worst = None;
-            for (at, reply) in open.into_iter().zip(self.attempt(&sent, wait)?) {
+            for (at, reply) in open.into_iter().zip(self.attempt(&sent, limit)?) {
                 match is_useful(&reply) {
                     true => replies[at] = Some(reply),
                     false => worst = Some(reply),
@@ -296,20 +335,13 @@ impl SocketStore {
             match worst {
                 None => (since, attempts, was_refused) = (Instant::now(), 0, false),
                 Some(reply) => {
-                    let is_refused = matches!(reply, Reply::Refused(_));
-                    if std::mem::replace(&mut was_refused, is_refused) != is_refused {
-                        since = Instant::now();
-                    }
-                    let left = match wait {
-                        Wait::AsPatient => {
-                            self.check_patience(since, is_refused)?;
-                            let reads_max = self.status.lock().reads_max;
-                            let is_read = matches!(requests[0].0, Request::GetPart(_));
-                            let limit = reads_max.filter(|_| is_read);
-                            limit.map_or(PAUSE_MAX, |limit| limit.saturating_sub(since.elapsed()))
+                    was_refused = matches!(reply, Reply::Refused(_));
+                    let left = match limit {
+                        Some(limit) => self.status.lock().left(limit, first),
+                        None => {
+                            self.check_patience(since, was_refused)?;
+                            PAUSE_MAX
                         }
-                        Wait::Within(wait) => wait.saturating_sub(begun.elapsed()),
-                        Wait::Once => Duration::ZERO,
                     };
                     if left.is_zero() {
                         return Err(Stopped);

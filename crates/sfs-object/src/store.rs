@@ -87,13 +87,14 @@ pub trait ObjectStore {
     /// Deletes an object, if it exists. The caller has waited for the grace time: no PUT of this name is under way.
     fn delete(&self, name: ObjectName) -> Result<(), Stopped>;
 
-    /// Deletes several objects as [`ObjectStore::delete`] does, perhaps at once. After an error some may be left.
-    fn delete_all(&self, names: &[ObjectName]) -> Result<(), Stopped> {
-        names.iter().try_for_each(|name| self.delete(*name))
+    /// Deletes several objects as [`ObjectStore::delete`] does, perhaps at once, and returns those that the store may still have.
+    fn delete_all(&self, names: &[ObjectName]) -> Result<Vec<ObjectName>, Stopped> {
+        names.iter().try_for_each(|name| self.delete(*name))?;
+        Ok(Vec::new())
     }
 
-    /// Returns when the store has last told something useful, if that is known.
-    fn last_useful_reply(&self) -> Option<Instant> {
+    /// Returns when uploads have last gone on, if that is known: when an object was stored, or read for that.
+    fn last_upload(&self) -> Option<Instant> {
         None
     }
 }
@@ -127,11 +128,11 @@ impl<S: ObjectStore + ?Sized, P: std::ops::Deref<Target = S>> ObjectStore for P 
         (**self).delete(name)
     }
 
-    fn delete_all(&self, names: &[ObjectName]) -> Result<(), Stopped> {
+    fn delete_all(&self, names: &[ObjectName]) -> Result<Vec<ObjectName>, Stopped> {
         (**self).delete_all(names)
     }
 
-    fn last_useful_reply(&self) -> Option<Instant> {
-        (**self).last_useful_reply()
+    fn last_upload(&self) -> Option<Instant> {
+        (**self).last_upload()
     }
 }

@@ -16,7 +16,7 @@ const SEALS_AT_ONCE: u64 = 1024;
 /// Number of objects that are read at once.
 const READS_AT_ONCE: usize = 32;
 /// Largest number of log objects that are read at once, beyond the last one at times.
-const LOG_READS_AT_ONCE: u64 = 8;
+pub(crate) const LOG_READS_AT_ONCE: usize = 8;
 /// Largest number of bytes of log objects that are joined at once. Writers begin to join them much earlier.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
@@ -209,30 +209,37 @@ pub(crate) fn read_log(
     begin: u64,
 ) -> Result<Vec<Vec<u8>>, ObjectError> {
     let (mut log, mut size) = (Vec::new(), LogSize::default());
+    for_each_log_object(store, (epoch, begin), |name, payload| {
+        size.add(name, &payload)?;
+        log.push(payload);
+        Ok::<_, ObjectError>(())
+    })?;
+    Ok(log)
+}
+
+/// Calls `found` with the name and content of each log object of an epoch, from a number on and in their order, up to the first
+/// missing number or a seal.
+///
+/// At first one is read, then more and more at once, so that a look for news is one request.
+pub(crate) fn for_each_log_object<E: From<ObjectError>>(
+    store: &impl ObjectStore,
+    (epoch, begin): (Epoch, u64),
+    mut found: impl FnMut(ObjectName, Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
     let (mut next, mut width) = (begin, 1);
     loop {
         let numbers = next..next + width;
         let names = numbers.map(|number| ObjectName::Log(epoch, number)).collect::<Vec<_>>();
-        for (name, bytes) in names.iter().zip(store.get_all(&names)?) {
-            let Some(bytes) = bytes else { return Ok(log) };
-            size.add(*name, &bytes)?;
+        for (name, bytes) in names.iter().zip(store.get_all(&names).map_err(ObjectError::from)?) {
+            let Some(bytes) = bytes else { return Ok(()) };
             let Some(payload) = data(Frame::decode(*name, &bytes)?.content) else {
-                return Ok(log);
+                return Ok(());
             };
-            log.push(payload);
+            found(*name, payload)?;
         }
         next += width;
-        width = (width * 2).min(LOG_READS_AT_ONCE);
+        width = (width * 2).min(LOG_READS_AT_ONCE as u64);
     }
-}
-
-/// Returns the content of a log object, or `None` if there is none or a seal.
-pub(crate) fn read_log_object(
-    store: &impl ObjectStore,
-    name: ObjectName,
-) -> Result<Option<Vec<u8>>, ObjectError> {
-    let Some(bytes) = store.get(name)? else { return Ok(None) };
-    Ok(data(Frame::decode(name, &bytes)?.content))
 }
 
 fn data(content: Content) -> Option<Vec<u8>> {

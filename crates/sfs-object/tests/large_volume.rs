@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sfs_device::{Block, Device, FileDevice, Stream};
 use sfs_object::{
     Durability, Limits, MemoryStore, Nonce, Object, ObjectDevice, ObjectName, ObjectStore,
-    OpenRequest, Part, PutReply, Shape, Stopped, create,
+    OpenRequest, PageCache, Part, PutReply, Shape, Snapshot, Stopped, create,
 };
 
 /// 1 TiB in regions of 4 MiB.
@@ -109,5 +109,42 @@ fn a_mount_of_a_tebibyte_needs_few_round_trips() {
         let with_trips = time + Duration::from_millis(30 * trips);
         assert!(with_trips < Duration::from_millis(2_300), "{with_trips:?}");
         opened.close(1_000).expect("a close");
+    }
+}
+
+/// Log objects are read several at once, also those of earlier epochs.
+#[test]
+fn a_long_log_is_read_in_few_round_trips() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let cache = |no: u8| {
+        let path = dir.path().join(no.to_string());
+        let length = SHAPE.cache_blocks() * 4096;
+        Arc::new(FileDevice::create(&path, length).expect("a sparse file")) as Arc<dyn Device>
+    };
+    let store = Counted::default();
+    let first = create(store.clone(), cache(0), ([7; 16], SHAPE), &request(0)).expect("a volume");
+    append(&first);
+    let takeover = OpenRequest { takes_over: true, ..request(1) };
+    store.trips.store(0, Ordering::Relaxed);
+    let second = ObjectDevice::open(store.clone(), cache(1), &takeover).expect("a takeover");
+    let taken_over = store.trips.swap(0, Ordering::Relaxed);
+    append(&second);
+    store.trips.store(0, Ordering::Relaxed);
+    let pages = Arc::new(PageCache::new(1 << 20));
+    let snapshot = Snapshot::open(store.clone(), pages).expect("a state");
+    let opened = store.trips.swap(0, Ordering::Relaxed);
+    assert!(snapshot.newer().expect("a store").is_none(), "nothing is newer");
+    let looked = store.trips.swap(0, Ordering::Relaxed);
+    println!("a takeover: {taken_over} round trips, a reader: {opened}, a look: {looked}");
+    assert!(taken_over < LOG_OBJECTS && opened < LOG_OBJECTS / 2, "{taken_over}, {opened}");
+    assert!(looked <= 5, "{looked}");
+}
+
+const LOG_OBJECTS: u64 = 80;
+
+fn append(volume: &ObjectDevice<Counted>) {
+    for no in 0..LOG_OBJECTS {
+        volume.write(no, &[&[Block([no as u8; 4096])]], Stream::default()).expect("a write");
+        volume.upload().expect("a log object");
     }
 }

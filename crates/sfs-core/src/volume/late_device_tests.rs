@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sfs_device::{Block, Device, DeviceError, Geometry, Late, Operation, RamDevice, Stream};
 
-use crate::fixture::{BLOCKS, NOW, create, new_volume, write};
+use crate::fixture::{BLOCKS, NOW, create, new_volume_of, put, write};
+use crate::format::ROOT_INO;
 use crate::request::{VolumeOptions, Work};
 use crate::volume::Volume;
 
@@ -16,12 +17,13 @@ struct LateDevice {
     flushes_late: AtomicBool,
     reads_late: AtomicBool,
     flushes: AtomicU64,
+    late_reads: AtomicU64,
 }
 
 impl LateDevice {
     fn new(device: Arc<RamDevice>) -> Arc<Self> {
-        let (flushes_late, reads_late, flushes) = Default::default();
-        Arc::new(Self { device, flushes_late, reads_late, flushes })
+        let (flushes_late, reads_late, flushes, late_reads) = Default::default();
+        Arc::new(Self { device, flushes_late, reads_late, flushes, late_reads })
     }
 
     fn late(operation: Operation) -> DeviceError {
@@ -37,7 +39,10 @@ impl Device for LateDevice {
 
     fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
         match self.reads_late.load(Ordering::Relaxed) {
-            true => Err(Self::late(Operation::Read)),
+            true => {
+                self.late_reads.fetch_add(1, Ordering::Relaxed);
+                Err(Self::late(Operation::Read))
+            }
             false => self.device.read(address, buffer),
         }
     }
@@ -66,8 +71,13 @@ impl Device for LateDevice {
 }
 
 fn volume() -> (Arc<LateDevice>, Volume) {
-    let device = Arc::new(RamDevice::new(BLOCKS));
-    new_volume(device.clone()).close().expect("RAM does not fail");
+    volume_of(BLOCKS)
+}
+
+fn volume_of(blocks: u64) -> (Arc<LateDevice>, Volume) {
+    let device = Arc::new(RamDevice::new(blocks));
+    let volume = new_volume_of(device.clone(), blocks, VolumeOptions::default());
+    volume.close().expect("RAM does not fail");
     let late = LateDevice::new(device);
     let volume = Volume::open(late.clone(), VolumeOptions::default(), NOW);
     (late, volume.expect("the volume opens"))
@@ -125,4 +135,42 @@ fn a_late_read_is_no_damage_however_often_it_is_repeated() {
         let found = volume.read(*ino, 0, 5000).expect("the device is not late any more");
         assert_eq!(found.as_bytes(), [9; 5000]);
     }
+}
+
+/// At the end a device is late that cannot be waited for: what needs a read is lost, and nothing else, and it is no damage.
+#[test]
+fn a_close_on_a_late_device_ends_and_loses_only_what_needs_a_read() {
+    let (device, volume) = volume_of(8 * BLOCKS);
+    let scattered = create(&volume, "scattered");
+    for block in (0..1200).rev() {
+        put(&volume, scattered, block * 2, 1, 1).expect("the device has space");
+    }
+    let names = (0..12_000).map(|no| format!("file-{no}")).collect::<Vec<_>>();
+    for name in &names {
+        create(&volume, name);
+    }
+    let warm = create(&volume, "warm");
+    volume.close().expect("the order");
+    let options = VolumeOptions { cache: 0, ..VolumeOptions::default() };
+    let volume = Volume::open(device.clone(), options, NOW).expect("it opens");
+    for block in [0, 1000, 2000] {
+        put(&volume, scattered, block, 1, 2).expect("an overwrite needs no space");
+    }
+    // The nodes of these blocks are not in memory any more.
+    for name in &names {
+        volume.lookup(ROOT_INO, name.as_bytes()).expect("the device is not late");
+    }
+    write(&volume, warm, &[3; 5000]);
+    device.reads_late.store(true, Ordering::Relaxed);
+    let closed = volume.close();
+    let reads = device.late_reads.load(Ordering::Relaxed);
+    println!("{closed:?}, {reads} reads");
+    assert!(volume.is_closed() && reads > 0 && reads < 50, "{closed:?}, {reads} reads");
+    device.reads_late.store(false, Ordering::Relaxed);
+    let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("it opens");
+    assert!(volume.remembered().is_empty(), "{:?}", volume.remembered());
+    let found = volume.read(warm, 0, 5000).expect("it was written");
+    assert_eq!(found.as_bytes(), [3; 5000]);
+    let old = volume.read(scattered, 1000 * 4096, 4096).expect("nothing is damaged");
+    assert!(old.as_bytes() == [1; 4096] || old.as_bytes() == [2; 4096]);
 }

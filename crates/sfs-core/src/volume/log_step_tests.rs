@@ -91,12 +91,27 @@ fn a_step_writes_no_more_than_the_bound() {
 /// The commit of everything goes in bounded batches as well, and leaves nothing behind.
 #[test]
 fn a_sync_of_everything_goes_in_parts() {
-    let volume = volume_with_thread();
+    let all = |volume: &Volume| volume.sync_all().expect("RAM does not fail");
+    goes_in_parts(volume_with_thread(), all);
+}
+
+/// A sync of another file waits for one batch of the background's commit, and not for all.
+#[test]
+fn the_commit_of_the_background_goes_in_parts() {
+    let all = |volume: &Volume| {
+        volume.work(NOW).expect("RAM does not fail");
+        let later = Timestamp { secs: NOW.secs + 6, ..NOW };
+        while volume.work(later).expect("RAM does not fail") == Work::More {}
+    };
+    goes_in_parts(volume_with_thread(), all);
+}
+
+fn goes_in_parts(volume: Volume, commit_all: impl Fn(&Volume)) {
     let file = create(&volume, "file");
     fill(&volume, file, BUFFER_BLOCKS / 2);
     volume.bound_batches(16);
     let before = volume.counters();
-    volume.sync_all().expect("RAM does not fail");
+    commit_all(&volume);
     let after = volume.counters();
     assert_eq!(after.commits - before.commits, 1, "one flush");
     assert_eq!(after.data_bytes - before.data_bytes, (BUFFER_BLOCKS / 2 * 4096) as u64);

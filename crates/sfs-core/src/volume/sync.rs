@@ -187,6 +187,8 @@ impl Volume {
     /// Commits every change while nobody waits until it is durable: the device is told the order alone.
     pub(super) fn commit_for_nobody(&self) -> Result<()> {
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        // Who syncs meanwhile waits for one batch, and not for all.
+        self.space.write_back_in_parts();
         let mut log = self.log.lock();
         self.health.check_running()?;
         if self.log.is_frozen() {

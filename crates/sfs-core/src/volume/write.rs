@@ -83,7 +83,7 @@ impl Volume {
     fn free_memory(&self, handle: &InodeState) -> Result<()> {
         // A commit here would make a truncation durable without the data that follows it.
         if !handle.data().awaits_ordered_data() {
-            self.sync_queued(None)?;
+            self.commit_for_nobody()?;
         }
         std::thread::sleep(MEMORY_PAUSE);
         Ok(())

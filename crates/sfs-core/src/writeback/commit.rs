@@ -118,7 +118,10 @@ impl Resolver {
             return Err(error);
         }
         let damage = Corruption::in_block(Structure::Node, at, CorruptionKind::Unreadable);
-        self.health.note_corruption(&damage);
+        // What a late device has not read may be whole: only the data that was to be written is lost.
+        if !matches!(&error, Error::Device(error) if error.is_late()) {
+            self.health.note_corruption(&damage);
+        }
         Ok(damage.into())
     }
 }

@@ -150,12 +150,12 @@ impl<S: ObjectStore> ObjectStore for EncryptedStore<S> {
         self.store.delete(name)
     }
 
-    fn delete_all(&self, names: &[ObjectName]) -> Result<(), Stopped> {
+    fn delete_all(&self, names: &[ObjectName]) -> Result<Vec<ObjectName>, Stopped> {
         self.store.delete_all(names)
     }
 
-    fn last_useful_reply(&self) -> Option<Instant> {
-        self.store.last_useful_reply()
+    fn last_upload(&self) -> Option<Instant> {
+        self.store.last_upload()
     }
 }
 

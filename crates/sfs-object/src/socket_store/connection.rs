@@ -45,6 +45,24 @@ pub(super) struct Connection {
     changed: Condvar,
 }
 
+/// Why a wait for replies is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// The store was stopped.
+    Stopped,
+    /// The time for a reply is over.
+    Late,
+}
+
+impl Over {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Stopped => "nobody waits any more",
+            Self::Late => "no answer in time",
+        }
+    }
+}
+
 /// Why a connection cannot be used.
 pub(super) enum Failure {
     /// The program cannot serve, and says why.
@@ -60,9 +78,9 @@ impl From<io::Error> for Failure {
 }
 
 impl Connection {
-    /// Waits until the other side can serve.
-    pub(super) fn new(mut socket: UnixStream) -> Result<Self, Failure> {
-        socket.set_read_timeout(Some(GREETING_WAIT))?;
+    /// Waits until the other side can serve, at most for `wait`.
+    pub(super) fn new(mut socket: UnixStream, wait: Duration) -> Result<Self, Failure> {
+        socket.set_read_timeout(Some(wait.min(GREETING_WAIT)))?;
         let mut greeting = [0; GREETING.len()];
         socket.read_exact(&mut greeting)?;
         if greeting != GREETING {
@@ -99,17 +117,22 @@ impl Connection {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 
-    /// Sends all requests, and waits for their replies until `deadline` or until `is_stopped`, which is asked some times in a second. A
-    /// request that is not answered is unknown. A connection on which no reply has come for [`SILENCE_MAX`] ends then.
+    /// Sends all requests, and waits for their replies until `is_over` says so, which is asked some times in a second. Calls `replied` for
+    /// each. A request that is not answered is unknown. A connection on which no reply has come for [`SILENCE_MAX`] ends then.
     pub(super) fn exchange(
         &self,
         requests: &[(Request, &[u8])],
-        deadline: Instant,
-        is_stopped: impl Fn() -> bool,
+        is_over: impl Fn() -> Option<Over>,
+        mut replied: impl FnMut(&Request, &Reply),
     ) -> Vec<Reply> {
         let numbers = requests.iter().map(|(request, body)| self.send(request, body));
         let numbers = numbers.collect::<Vec<_>>();
-        numbers.into_iter().map(|number| self.wait(number, deadline, &is_stopped)).collect()
+        let replies = numbers.into_iter().zip(requests).map(|(number, (request, _))| {
+            let reply = self.wait(number, &is_over);
+            replied(request, &reply);
+            reply
+        });
+        replies.collect()
     }
 
     /// Sends a request, and returns its number. The reply tells whether it could be sent.
@@ -130,22 +153,19 @@ impl Connection {
         number
     }
 
-    fn wait(&self, number: u64, deadline: Instant, is_stopped: &impl Fn() -> bool) -> Reply {
+    fn wait(&self, number: u64, is_over: &impl Fn() -> Option<Over>) -> Reply {
         let mut inbox = self.inbox.lock();
         loop {
             if let Some(reply) = inbox.replies.get_mut(&number).and_then(Option::take) {
                 inbox.replies.remove(&number);
                 return reply;
             }
-            let why = match &inbox.broken {
-                Some(why) => Some(why.clone()),
-                None if is_stopped() => Some("nobody waits any more".to_owned()),
-                None if Instant::now() >= deadline => Some("no answer in time".to_owned()),
-                None => None,
-            };
+            let over = is_over();
+            let why = inbox.broken.clone().or_else(|| over.map(|over| over.reason().to_owned()));
             if let Some(why) = why {
                 inbox.replies.remove(&number);
-                let is_silent = inbox.last_reply.elapsed() >= SILENCE_MAX || is_stopped();
+                let is_stopped = over == Some(Over::Stopped);
+                let is_silent = inbox.last_reply.elapsed() >= SILENCE_MAX || is_stopped;
                 drop(inbox);
                 // What is sent from now on does not wait behind this request.
                 if is_silent {

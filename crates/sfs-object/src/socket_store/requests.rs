@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{AT_ONCE, PAUSE_MAX, SocketStore, Wait};
+use super::{AT_ONCE, PAUSE_MAX, SocketStore};
 use crate::name::ObjectName;
 use crate::store::{Object, ObjectStore, Part, PutReply, Stopped};
 use crate::store_protocol::{Reply, Request};
@@ -18,7 +18,7 @@ impl SocketStore {
         // Patience with a store that refuses is the same for all requests; what is unknown is the caller's.
         let is_useful = |reply: &Reply| !matches!(reply, Reply::Refused(_));
         let requests = requests.collect::<Vec<_>>();
-        let replies = self.repeat(&requests, is_useful, Wait::AsPatient)?;
+        let replies = self.repeat(&requests, is_useful, None)?;
         let replies = replies.into_iter().map(|reply| match reply {
             Reply::Done => PutReply::Stored,
             Reply::Taken => PutReply::Taken,
@@ -64,7 +64,7 @@ impl ObjectStore for SocketStore {
     }
 
     fn get_all(&self, names: &[ObjectName]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        self.read(names.iter().map(|name| Request::Get(*name)), Wait::AsPatient)
+        self.read(names.iter().map(|name| Request::Get(*name)), None)
     }
 
     fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
@@ -76,23 +76,33 @@ impl ObjectStore for SocketStore {
         parts: &[Part],
         wait: Option<Duration>,
     ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        let wait = wait.map_or(Wait::AsPatient, Wait::Within);
         self.read(parts.iter().map(|part| Request::GetPart(*part)), wait)
     }
 
     fn delete(&self, name: ObjectName) -> Result<(), Stopped> {
-        self.delete_all(&[name])
+        if self.delete_all(&[name])?.is_empty() { Ok(()) } else { Err(Stopped) }
     }
 
-    /// Gives up at the first object that is not deleted: nobody waits for it.
-    fn delete_all(&self, names: &[ObjectName]) -> Result<(), Stopped> {
-        let requests = names.iter().map(|name| (Request::Delete(*name), &[][..]));
-        let is_useful = |reply: &Reply| matches!(reply, Reply::Done);
-        self.repeat(&requests.collect::<Vec<_>>(), is_useful, Wait::Once).map(|_| ())
+    /// Tries nothing again: nobody waits for it. It ends with requests that were sent at once and all of which have failed.
+    fn delete_all(&self, names: &[ObjectName]) -> Result<Vec<ObjectName>, Stopped> {
+        let (mut left, mut rest) = (Vec::new(), names);
+        while !rest.is_empty() {
+            let (some, after) = rest.split_at(rest.len().min(AT_ONCE));
+            let requests = some.iter().map(|name| (Request::Delete(*name), &[][..]));
+            let replies = self.attempt(&requests.collect::<Vec<_>>(), None)?;
+            let kept = some.iter().zip(replies).filter(|(_, reply)| *reply != Reply::Done);
+            let before = left.len();
+            left.extend(kept.map(|(name, _)| *name));
+            rest = after;
+            if left.len() - before == some.len() {
+                left.extend(std::mem::take(&mut rest));
+            }
+        }
+        Ok(left)
     }
 
-    fn last_useful_reply(&self) -> Option<Instant> {
-        self.status.lock().last_useful
+    fn last_upload(&self) -> Option<Instant> {
+        self.status.lock().troubles.last_upload()
     }
 }
 
@@ -100,7 +110,7 @@ impl SocketStore {
     fn read(
         &self,
         requests: impl Iterator<Item = Request>,
-        wait: Wait,
+        wait: Option<Duration>,
     ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
         let requests = requests.map(|request| (request, &[][..])).collect::<Vec<_>>();
         let is_useful = |reply: &Reply| matches!(reply, Reply::Found(_) | Reply::Absent);

@@ -26,7 +26,11 @@ pub struct Trouble {
 
 /// Troubles of reading, storing and deleting.
 #[derive(Debug, Default)]
-pub(super) struct Troubles([Option<Trouble>; 3]);
+pub(super) struct Troubles {
+    of_kind: [Option<Trouble>; 3],
+    /// When a request of a kind had a useful reply last.
+    useful: [Option<Instant>; 3],
+}
 
 /// A report to an observer.
 pub(super) enum News {
@@ -39,12 +43,33 @@ pub(super) enum News {
 impl Troubles {
     /// Returns the trouble that has lasted longest.
     pub(super) fn oldest(&self) -> Option<&Trouble> {
-        self.0.iter().flatten().min_by_key(|trouble| trouble.since)
+        self.of_kind.iter().flatten().min_by_key(|trouble| trouble.since)
     }
 
-    /// Returns since when requests of the kind of `request` are in trouble.
+    /// Returns since when requests of the kind of `request` are in trouble; `None` also if nobody has tried one for a while.
     pub(super) fn since(&self, request: &Request) -> Option<Instant> {
-        self.0[kind_of(request)].as_ref().map(|trouble| trouble.since)
+        let trouble = self.of_kind[kind_of(request)].as_ref();
+        trouble
+            .filter(|trouble| trouble.met.elapsed() < FORGOTTEN_AFTER)
+            .map(|trouble| trouble.since)
+    }
+
+    /// Notes a reply, which may be one of several to requests that were sent at once.
+    pub(super) fn note_reply(&mut self, request: &Request, reply: &Reply) {
+        if !matches!(reply, Reply::Unknown(_) | Reply::Refused(_)) {
+            self.useful[kind_of(request)] = Some(Instant::now());
+        }
+    }
+
+    /// Returns when a request of the kind of `request` had a useful reply last.
+    pub(super) fn last_useful(&self, request: &Request) -> Option<Instant> {
+        self.useful[kind_of(request)]
+    }
+
+    /// Returns when uploads went on last. They also read; but a store that is read and takes no object is an outage.
+    pub(super) fn last_upload(&self) -> Option<Instant> {
+        let [read, stored, _] = self.useful;
+        if self.of_kind[STORING].is_some() { stored } else { read.max(stored) }
     }
 
     /// Notes the replies to requests of the kind of `request`. Returns what an observer does not know.
@@ -58,13 +83,13 @@ impl Troubles {
             _ => None,
         };
         let Some((reason, is_refusal)) = replies.iter().find_map(of_reply) else {
-            self.0[kind] = None;
-            for trouble in &mut self.0 {
+            self.of_kind[kind] = None;
+            for trouble in &mut self.of_kind {
                 trouble.take_if(|trouble| now - trouble.met >= FORGOTTEN_AFTER);
             }
             return (was_in_trouble && self.oldest().is_none()).then_some(News::Over);
         };
-        let before = self.0[kind].take();
+        let before = self.of_kind[kind].take();
         let is_other = |before: &Trouble| {
             before.is_refusal != is_refusal
                 || before.reason != reason && now - before.told >= NEWS_AFTER
@@ -73,15 +98,17 @@ impl Troubles {
         let (since, told) = before.map_or((now, now), |before| (before.since, before.told));
         let told = if is_news { now } else { told };
         let trouble = Trouble { reason, is_refusal, since, met: now, told };
-        self.0[kind] = Some(trouble.clone());
+        self.of_kind[kind] = Some(trouble.clone());
         is_news.then_some(News::Trouble(trouble))
     }
 }
 
+const STORING: usize = 1;
+
 fn kind_of(request: &Request) -> usize {
     match request {
         Request::Get(_) | Request::GetPart(_) => 0,
-        Request::Put(_) | Request::Probe => 1,
+        Request::Put(_) | Request::Probe => STORING,
         Request::Delete(_) => 2,
     }
 }
@@ -111,5 +138,36 @@ mod tests {
         assert_eq!(troubles.oldest().map(|trouble| &trouble.reason[..]), Some("full"));
         assert!(matches!(troubles.note(&put, &[Reply::Done]), Some(News::Over)));
         assert!(troubles.oldest().is_none());
+    }
+
+    #[test]
+    fn a_store_that_is_read_and_takes_no_object_uploads_nothing() {
+        let name = ObjectName::Claim(Epoch(1));
+        let (put, get) = (Request::Put(name), Request::Get(name));
+        let mut troubles = Troubles::default();
+        let mut meet = |request: &Request, reply: Reply| {
+            troubles.note_reply(request, &reply);
+            troubles.note(request, &[reply]);
+            troubles.last_upload()
+        };
+        assert_eq!(meet(&put, Reply::Unknown("no network".into())), None);
+        assert_eq!(meet(&get, Reply::Absent), None, "reading uploads nothing");
+        let stored = meet(&put, Reply::Done);
+        assert!(stored.is_some());
+        assert!(meet(&get, Reply::Absent) > stored, "what is joined is read first");
+        assert_eq!(meet(&put, Reply::Refused("full".into())), stored);
+        assert_eq!(meet(&get, Reply::Absent), stored);
+    }
+
+    #[test]
+    fn a_trouble_that_nobody_has_met_for_a_while_is_over() {
+        let get = Request::Get(ObjectName::Claim(Epoch(1)));
+        let mut troubles = Troubles::default();
+        troubles.note(&get, &[Reply::Unknown("no network".into())]);
+        assert!(troubles.since(&get).is_some());
+        let hour = Duration::from_secs(3600);
+        let old = troubles.of_kind[0].as_mut().expect("a trouble");
+        (old.since, old.met) = (old.since - hour, old.met - hour);
+        assert_eq!(troubles.since(&get), None);
     }
 }

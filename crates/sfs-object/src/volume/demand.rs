@@ -103,6 +103,11 @@ impl Demand {
         Taken { number: asked.last, joins: std::mem::take(&mut asked.joins) }
     }
 
+    /// Returns whether the use ends for certain.
+    pub(super) fn is_ending(&self) -> bool {
+        self.asked.lock().ending.is_some_and(|ending| ending.until.is_none())
+    }
+
     /// Notes that it is done.
     pub(super) fn note_done(&self, taken: &Taken) {
         let mut asked = self.asked.lock();
@@ -179,7 +184,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
                 return Err(failure);
             }
             if let (Some(limit), Some(since)) = (asked.limit(!joins), asked.since) {
-                let since = self.store.last_useful_reply().map_or(since, |reply| reply.max(since));
+                let since = self.store.last_upload().map_or(since, |upload| upload.max(since));
                 if since.elapsed() >= limit {
                     return Err(Failure::Late);
                 }

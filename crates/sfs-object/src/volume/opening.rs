@@ -17,7 +17,7 @@ use crate::error::ObjectError;
 use crate::frame::Nonce;
 use crate::mutant::{Mutant, mutated};
 use crate::name::{Epoch, ObjectName};
-use crate::reader::{read_data, read_newest};
+use crate::reader::{for_each_data, read_newest};
 use crate::store::ObjectStore;
 use crate::takeover::{LogSize, Recovered};
 use crate::thinning::Thinning;
@@ -207,20 +207,20 @@ struct Begun<S> {
 impl<S: ObjectStore + Clone> Begun<S> {
     /// Returns the log objects that follow the map of `state`, in order.
     fn log(&self, state: &VolumeState, recovered: Recovered) -> Result<Vec<NamedLog>, OpenError> {
+        let mut log = Vec::new();
+        let mut add = |name, bytes: &[u8]| {
+            log.push((name, LogContent::decode(bytes, state.shape).ok_or(OpenError::State)?));
+            Ok::<_, OpenError>(())
+        };
         let mut size = LogSize::default();
-        let earlier = state.log.iter().map(|name| {
-            let bytes = read_data(&self.store, *name)?;
-            size.add(*name, &bytes)?;
-            Ok((*name, bytes))
-        });
-        let begin = recovered.manifest.log_start;
-        let names = (begin..).map(|number| ObjectName::Log(recovered.epoch, number));
-        let later = names.zip(recovered.log).map(Ok::<_, ObjectError>);
-        let log = earlier.chain(later).map(|log| {
-            let (name, bytes) = log?;
-            Ok((name, LogContent::decode(&bytes, state.shape).ok_or(OpenError::State)?))
-        });
-        log.collect()
+        for_each_data(&self.store, &state.log, |name, bytes| {
+            size.add(name, &bytes)?;
+            add(name, &bytes)
+        })?;
+        for (number, bytes) in (recovered.manifest.log_start..).zip(recovered.log) {
+            add(ObjectName::Log(recovered.epoch, number), &bytes)?;
+        }
+        Ok(log)
     }
 
     /// Publishes the state with these log objects, and returns the device, whose image has them.

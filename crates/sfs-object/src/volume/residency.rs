@@ -114,7 +114,13 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         };
         let result = self.fetch(&claimed, wait);
         self.end_busy(claimed.iter().map(|part| part.region));
-        result
+        match result {
+            // At the end reads are bounded as well, and what was not read is not lost.
+            Err(Failure::Object(ObjectError::Stopped(_))) if self.demand.is_ending() => {
+                Err(Failure::Late)
+            }
+            result => result,
+        }
     }
 
     /// Makes regions ready to be written: the image has them whole, and the local cache says durably that they may be ahead. The

@@ -98,23 +98,23 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     }
 
     /// Uploads what was written, and joins log objects if they are many, the cache is full, or a thread has asked for it. `now` is in seconds since
-    /// 1970, by a clock that does not go back.
+    /// 1970.
     pub fn upload_due(&self, now: u64) -> Result<(), Failure> {
         let mut uploader = self.uploader.lock();
         uploader.now = now;
         let asked = self.demand.take();
         let is_long = self.is_long(&uploader);
         // Reads evict, and never join.
-        let is_full = !self.evict(0)?;
+        let evicted = self.evict(0);
+        let is_full = matches!(evicted, Ok(false));
         let joins = is_long || is_full || asked.joins;
         let commit = if joins { Commit::Manifest(false) } else { Commit::Log };
         self.commit(&mut uploader, commit)?;
-        if is_full {
-            self.evict(0)?;
-        }
+        let evicted = if is_full { self.evict(0) } else { evicted };
         drop(uploader);
+        // Threads wait for what was committed, and not for room.
         self.demand.note_done(&asked);
-        Ok(())
+        evicted.map(|_| ())
     }
 
     /// Ends the use of the volume: everything is in the store afterwards, and another writer may begin. Writes fail from the begin of the

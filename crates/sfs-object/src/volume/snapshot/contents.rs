@@ -10,9 +10,9 @@ use crate::error::ObjectError;
 use crate::frame::HEADER_LEN;
 use crate::mutant::{Mutant, mutated};
 use crate::name::ObjectName;
-use crate::reader::{Place, newest, read_data};
+use crate::reader::{Place, for_each_data, newest};
 use crate::store::ObjectStore;
-use crate::takeover::{LogSize, read_log_object};
+use crate::takeover::{LogSize, for_each_log_object};
 use crate::thinning::Thinning;
 use crate::volume::OpenError;
 use crate::volume::log_record::{LogContent, Record};
@@ -62,12 +62,10 @@ impl Contents {
 
     /// Reads the newest state, unless it is this one.
     pub(super) fn newer(&self, store: &impl ObjectStore) -> Result<Option<Self>, OpenError> {
-        if self.is_newest(store)? || mutated(Mutant::ManifestPassed) {
-            let mut longer = self.clone();
-            let read = longer.read_log(store);
-            if longer.is_newest(store)? || mutated(Mutant::ManifestPassed) {
-                return read.map(|()| (longer.log_end > self.log_end).then_some(longer));
-            }
+        let mut longer = self.clone();
+        let read = longer.read_log(store);
+        if longer.is_newest(store)? || mutated(Mutant::ManifestPassed) {
+            return read.map(|()| (longer.log_end > self.log_end).then_some(longer));
         }
         Self::newest(store).map(Some)
     }
@@ -79,20 +77,17 @@ impl Contents {
 
     /// Adds the log objects of earlier epochs, which the manifest names.
     fn read_earlier_log(&mut self, store: &impl ObjectStore) -> Result<(), OpenError> {
-        for name in std::mem::take(&mut self.state.log) {
-            self.add(name, &read_data(store, name)?)?;
-        }
-        Ok(())
+        let names = std::mem::take(&mut self.state.log);
+        for_each_data(store, &names, |name, content| self.add(name, &content))
     }
 
     /// Adds the log objects behind those of the state, up to the first missing number or a seal.
     fn read_log(&mut self, store: &impl ObjectStore) -> Result<(), OpenError> {
-        loop {
-            let name = ObjectName::Log(self.place.epoch, self.log_end);
-            let Some(content) = read_log_object(store, name)? else { return Ok(()) };
+        for_each_log_object(store, (self.place.epoch, self.log_end), |name, content| {
             self.add(name, &content)?;
             self.log_end += 1;
-        }
+            Ok(())
+        })
     }
 
     /// Adds a log object.
