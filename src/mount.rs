@@ -38,6 +38,9 @@ pub(crate) const FUSE_DEVICE: &str = "/dev/fuse";
 /// Number of threads beside one for each core: a handler waits for the device.
 const THREADS_MORE: usize = 2;
 
+/// Number of threads for a volume in an object store: one that waits for the store keeps others from what the cache has.
+const THREADS_IN_STORE: usize = 32;
+
 /// Mounts `target` and returns the open `/dev/fuse` that its requests come through.
 pub(crate) fn mount(target: &MountTarget<'_>, options: &MountOptions) -> Result<File, ExitError> {
     let channel = open_fuse_device()?;
@@ -49,10 +52,11 @@ pub(crate) fn mount(target: &MountTarget<'_>, options: &MountOptions) -> Result<
     Ok(channel)
 }
 
-/// Number of threads that serve requests: the option's, or one for each core (2 to 14) and [`THREADS_MORE`].
-pub(crate) fn threads(options: &MountOptions) -> usize {
+/// Number of threads that serve requests: the option's, or one for each core (2 to 14) and [`THREADS_MORE`], or [`THREADS_IN_STORE`].
+pub(crate) fn threads(options: &MountOptions, is_in_store: bool) -> usize {
     let cores = || std::thread::available_parallelism().map_or(2, usize::from);
-    options.threads.unwrap_or_else(|| cores().clamp(2, 14) + THREADS_MORE)
+    let of_device = || cores().clamp(2, 14) + THREADS_MORE;
+    options.threads.unwrap_or_else(|| if is_in_store { THREADS_IN_STORE } else { of_device() })
 }
 
 fn open_fuse_device() -> Result<File, ExitError> {

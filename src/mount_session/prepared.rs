@@ -281,7 +281,7 @@ pub(super) fn prepare(
             }
             shell.post_losses();
             shell.note_start(request.follows_a_death());
-            let served = (shell, mount::threads(&options));
+            let served = (shell, mount::threads(&options, request.is_in_store()));
             let (serving, own) = taken_mount::session(taken, served, monitor.clone(), &name)?;
             (None, serving, own, None)
         }
@@ -411,7 +411,7 @@ fn mount_and_open(
     let own = OwnMount::at(target.dir, table, monitor, target.device.display().to_string())?;
     let unannounced = UnannouncedMount::new(own.clone());
     let root = own_mount::root(target.dir)?;
-    let threads = (mount::threads(options), request.never_sent_again);
+    let threads = (mount::threads(options, request.is_in_store()), request.never_sent_again);
     let opened = transport.open(channel, shell, threads);
     let serving = opened.map_err(|error| match error.kind() {
         ErrorKind::Unsupported => ExitError::mount(error),

@@ -71,12 +71,14 @@ impl fmt::Display for StoreReport {
         if let Some(price) = self.price {
             let [requests, received, month] =
                 [price.requests_micros, price.received_micros, price.month_micros].map(Amount);
-            let stored = Human(self.stored_bytes);
             write!(
                 f,
-                "\n              price: {requests} for requests and {received} for bytes received since the mount; \
-                 {month} a month for {stored} stored"
+                "\n              price: {requests} for requests and {received} for bytes received since the mount"
             )?;
+            // A reader does not know what is stored.
+            if self.state_secs.is_none() {
+                write!(f, "; {month} a month for {} stored", Human(self.stored_bytes))?;
+            }
         }
         if let Some(failure) = &self.failure {
             return write!(f, "\n              nothing more is written: {}", plain(failure));

@@ -312,7 +312,7 @@ impl SocketStore {
         wait: Option<Duration>,
     ) -> Result<Vec<Reply>, Stopped> {
         let Some((first, _)) = requests.first() else { return Ok(Vec::new()) };
-        let limit = self.limit_of(first, wait);
+        let mut limit = self.limit_of(first, wait);
         // Since when nothing was useful.
         let (mut since, mut was_refused, mut attempts) = (Instant::now(), false, 0);
         let mut replies = vec![None; requests.len()];
@@ -325,6 +325,8 @@ impl SocketStore {
                 return Ok(replies.into_iter().flatten().collect());
             }
             let sent = open.iter().map(|at| requests[*at]).collect::<Vec<_>>();
+            // One may have been set meanwhile.
+            limit = limit.or_else(|| self.limit_of(first, None));
             let mut worst = None;
             for (at, reply) in open.into_iter().zip(self.attempt(&sent, limit)?) {
                 match is_useful(&reply) {

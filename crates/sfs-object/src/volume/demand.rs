@@ -79,9 +79,15 @@ impl Asked {
     fn limit(&self, is_flush: bool) -> Option<Duration> {
         match self.outage {
             Outage::Fail(limit) if is_flush => Some(limit),
-            _ if is_flush => None,
+            // Whoever has asked for it is gone.
+            _ if is_flush && !self.is_ending() => None,
             _ => self.ending_now().map(|ending| ending.limit),
         }
+    }
+
+    /// Returns whether the use ends for certain.
+    fn is_ending(&self) -> bool {
+        self.ending.is_some_and(|ending| ending.until.is_none())
     }
 
     fn ending_now(&self) -> Option<Ending> {
@@ -105,7 +111,7 @@ impl Demand {
 
     /// Returns whether the use ends for certain.
     pub(super) fn is_ending(&self) -> bool {
-        self.asked.lock().ending.is_some_and(|ending| ending.until.is_none())
+        self.asked.lock().is_ending()
     }
 
     /// Notes that it is done.
