@@ -209,30 +209,36 @@ pub(crate) fn read_log(
     begin: u64,
 ) -> Result<Vec<Vec<u8>>, ObjectError> {
     let (mut log, mut size) = (Vec::new(), LogSize::default());
+    visit_log(store, epoch, begin, |name, content| {
+        size.add(name, &content)?;
+        log.push(content);
+        Ok::<_, ObjectError>(())
+    })?;
+    Ok(log)
+}
+
+/// Calls `visit` for the content of each log object of `epoch` from `begin` on, up to the first missing number or a seal. The more there
+/// are, the more are read at once: a writer that goes on is caught up with.
+pub(crate) fn visit_log<E: From<ObjectError>>(
+    store: &impl ObjectStore,
+    epoch: Epoch,
+    begin: u64,
+    mut visit: impl FnMut(ObjectName, Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
     let (mut next, mut width) = (begin, 1);
     loop {
         let numbers = next..next + width;
         let names = numbers.map(|number| ObjectName::Log(epoch, number)).collect::<Vec<_>>();
-        for (name, bytes) in names.iter().zip(store.get_all(&names)?) {
-            let Some(bytes) = bytes else { return Ok(log) };
-            size.add(*name, &bytes)?;
-            let Some(payload) = data(Frame::decode(*name, &bytes)?.content) else {
-                return Ok(log);
+        for (name, bytes) in names.iter().zip(store.get_all(&names).map_err(ObjectError::from)?) {
+            let Some(bytes) = bytes else { return Ok(()) };
+            let Some(content) = data(Frame::decode(*name, &bytes)?.content) else {
+                return Ok(());
             };
-            log.push(payload);
+            visit(*name, content)?;
         }
         next += width;
         width = (width * 2).min(LOG_READS_AT_ONCE);
     }
-}
-
-/// Returns the content of a log object, or `None` if there is none or a seal.
-pub(crate) fn read_log_object(
-    store: &impl ObjectStore,
-    name: ObjectName,
-) -> Result<Option<Vec<u8>>, ObjectError> {
-    let Some(bytes) = store.get(name)? else { return Ok(None) };
-    Ok(data(Frame::decode(name, &bytes)?.content))
 }
 
 fn data(content: Content) -> Option<Vec<u8>> {

@@ -12,7 +12,7 @@ use crate::mutant::{Mutant, mutated};
 use crate::name::ObjectName;
 use crate::reader::{Place, newest, read_data};
 use crate::store::ObjectStore;
-use crate::takeover::{LogSize, read_log_object};
+use crate::takeover::{LogSize, visit_log};
 use crate::thinning::Thinning;
 use crate::volume::OpenError;
 use crate::volume::log_record::{LogContent, Record};
@@ -87,12 +87,11 @@ impl Contents {
 
     /// Adds the log objects behind those of the state, up to the first missing number or a seal.
     fn read_log(&mut self, store: &impl ObjectStore) -> Result<(), OpenError> {
-        loop {
-            let name = ObjectName::Log(self.place.epoch, self.log_end);
-            let Some(content) = read_log_object(store, name)? else { return Ok(()) };
+        visit_log(store, self.place.epoch, self.log_end, |name, content| {
             self.add(name, &content)?;
             self.log_end += 1;
-        }
+            Ok(())
+        })
     }
 
     /// Adds a log object.
