@@ -48,7 +48,11 @@ fn mounted_object_volumes_need_the_right_options() {
     };
     refused(&sfs_mount_unused(&machine.cache, dir, "ro,follow=5"), 1, words);
     refused(&machine.try_mount("cache_size=8M"), 1, "from 16 MiB to 64 TiB");
-    let words = if transport() == "fuser" { "--transport fuser" } else { "object store" };
+    let words = match transport().as_str() {
+        "fuser" => "--transport fuser",
+        "uring" => "--transport uring",
+        _ => "object store",
+    };
     refused(&machine.try_mount("survive"), 1, words);
     let cache_file = format!("cache_file={}", machine.cache.display());
     let mut fake = Command::new(SFS_MOUNT);
