@@ -19,6 +19,7 @@ use sfs_core::request::Work;
 
 use crate::bdi::BackingDevice;
 use crate::file_clock;
+use crate::mounted_volume::MountedVolume;
 use crate::unsafe_calls;
 
 /// Longest time between two steps.
@@ -139,7 +140,7 @@ pub(crate) struct Background {
 impl Background {
     /// Starts the thread, which also calls `look` after each step.
     pub(crate) fn start(
-        volume: Arc<Volume>,
+        volume: Arc<MountedVolume>,
         waker: Arc<Waker>,
         bdi: Arc<BackingDevice>,
         device: String,
@@ -164,7 +165,7 @@ fn is_closed(stopped: &Receiver<()>) -> bool {
 }
 
 fn run(
-    volume: &Volume,
+    mounted: &MountedVolume,
     waker: &Waker,
     bdi: &BackingDevice,
     (device, look): (&str, &mut dyn FnMut()),
@@ -174,8 +175,9 @@ fn run(
     let mut is_listening = false;
     let mut memory_returned = MemoryReturned::default();
     loop {
+        let volume = mounted.now();
         bdi.adjust(volume.certain_space().available_bytes());
-        let outcome = step(volume, waker);
+        let outcome = step(&volume, waker);
         look();
         let (pause, until_change) = match outcome {
             None => (Some(PAUSE_MAX), true),
@@ -206,6 +208,8 @@ fn run(
                 (Some(PAUSE_FAILED), false)
             }
         };
+        // A pause keeps no state of the volume.
+        drop(volume);
         is_listening = false;
         // Memory is also returned between two steps without a pause, because a heavy load leaves
         // the most free memory.
@@ -341,6 +345,7 @@ mod tests {
         let looked_at = volume.clone();
         let look = move || _ = sender.send(looked_at.counters().commits);
         let device = "device".to_owned();
+        let volume = Arc::new(MountedVolume::new(volume));
         let background = Background::start(volume, Arc::default(), Arc::default(), device, look);
         let background = background.expect("a thread");
         assert!(looks.recv().expect("a look") > before, "the step has committed");

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use sfs_core::Volume;
 
 use crate::background::Waker;
 use crate::exit_error::ExitError;
+use crate::mounted_volume::MountedVolume;
 
 /// Time-out of a freeze without a given one, in seconds.
 pub const FREEZE_SECS_DEFAULT: u64 = 60;
@@ -112,7 +112,7 @@ impl FreezeGate {
 /// Freezes and thaws one mount.
 #[derive(Clone)]
 pub(crate) struct Freezer {
-    volume: Arc<Volume>,
+    volume: Arc<MountedVolume>,
     waker: Arc<Waker>,
     gate: Arc<FreezeGate>,
     state: Arc<FreezeState>,
@@ -144,7 +144,7 @@ pub(crate) enum ThawReason {
 }
 
 impl Freezer {
-    pub(crate) fn new(volume: Arc<Volume>, waker: Arc<Waker>, device: String) -> Self {
+    pub(crate) fn new(volume: Arc<MountedVolume>, waker: Arc<Waker>, device: String) -> Self {
         Self { volume, waker, gate: Arc::default(), state: Arc::default(), device }
     }
 
@@ -177,7 +177,7 @@ impl Freezer {
             )));
         }
         let step = self.waker.rest();
-        let written = self.volume.freeze();
+        let written = self.volume.now().freeze();
         drop(step);
         let number = self.state.count.fetch_add(1, Ordering::Relaxed) as u64 + 1;
         let started = written
@@ -191,7 +191,7 @@ impl Freezer {
                 })
             });
         if started.is_err() {
-            let _ = self.volume.thaw();
+            let _ = self.volume.now().thaw();
             self.gate.open();
             self.waker.note();
             return started;
@@ -220,7 +220,7 @@ impl Freezer {
         let device = &self.device;
         *frozen = None;
         // The volume records the failure, and changes are refused from now on.
-        if let Err(error) = self.volume.thaw() {
+        if let Err(error) = self.volume.now().thaw() {
             tracing::error!("{device}: no checkpoint after the freeze: {error}");
         }
         self.gate.open();

@@ -7,7 +7,7 @@
 //! writes are refused because of a loss. The shell records data that was lost in write-back
 //! ([`lost_writeback`]) and reports the loss to every writer once ([`open_handles`]). [`latencies`] counts the time of
 //! every request. [`waiting`] decides which requests wait without a thread. [`read_ahead`] has
-//! content of files that are read in order before the kernel asks for it.
+//! content of files that are read in order before the kernel asks for it. [`following_shell`] goes on from one state of a volume to newer ones.
 
 mod byte_ranges;
 mod caching;
@@ -15,6 +15,7 @@ mod dispatch;
 mod error_to_errno;
 mod failure_log;
 mod file_operations;
+mod following_shell;
 mod free_space;
 mod fuse_shell;
 mod held_notices;
@@ -24,6 +25,7 @@ pub(crate) mod inode_paths;
 mod invalidations;
 mod ioctl;
 mod journaled;
+mod kernel_references;
 mod latencies;
 mod lost_writeback;
 mod name_operations;
@@ -43,6 +45,7 @@ mod volume_ioctl;
 mod waiting;
 
 pub(crate) use dispatch::{WRITE_MAX, congestion_threshold};
+pub(crate) use following_shell::{FollowingShell, StateOpener};
 pub(crate) use fuse_shell::FuseShell;
 pub(crate) use invalidations::AttributeInvalidations;
 pub(crate) use latencies::{Latencies, LatencySnapshot};

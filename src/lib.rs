@@ -50,6 +50,7 @@ mod monitor;
 mod mount;
 pub mod mount_options;
 pub mod mount_session;
+mod mounted_volume;
 mod object_volume;
 mod panic_hook;
 pub mod private_file;

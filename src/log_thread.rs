@@ -15,6 +15,7 @@ use sfs_core::Volume;
 use sfs_device::{BLOCK_SIZE, FileDevice};
 
 use crate::background::Waker;
+use crate::mounted_volume::MountedVolume;
 
 /// Time that a batch may take while programs sync: a sync waits for one batch at most.
 const BATCH_TIME: Duration = Duration::from_millis(20);
@@ -136,20 +137,23 @@ impl LogWork {
         }
     }
 
-    fn run(&self, volume: &Volume, waker: &Waker) {
+    fn run(&self, mounted: &MountedVolume, waker: &Waker) {
         let mut pause = PAUSE_STUCK;
         let mut state = self.state.lock();
         while !state.is_stopped {
             self.is_idle.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
+            let volume = mounted.now();
             if waker.is_resting() || !volume.is_log_work_due() {
+                // A wait keeps no state of the volume.
+                drop(volume);
                 self.set_stuck(false);
                 self.wake.wait(&mut state);
                 continue;
             }
             self.is_idle.store(false, Ordering::Relaxed);
             drop(state);
-            self.pace.apply(volume);
+            self.pace.apply(&volume);
             // Errors are reported by the background's commit, by syncs, and by writes that overrun the memory.
             let step = self.step.lock();
             // A rest may have begun meanwhile. Whoever begins one waits for the present step.
@@ -162,7 +166,7 @@ impl LogWork {
             if has_written {
                 pause = PAUSE_STUCK;
             } else if !state.is_stopped {
-                self.pause(volume, &mut state, pause, is_stuck);
+                self.pause(&volume, &mut state, pause, is_stuck);
                 pause = PAUSE_STUCK_MAX.min(2 * pause);
             }
         }
@@ -243,7 +247,7 @@ pub(crate) struct LogThread {
 impl LogThread {
     /// Starts the thread, which rests while `waker` lets the background thread rest.
     pub(crate) fn start(
-        volume: Arc<Volume>,
+        volume: Arc<MountedVolume>,
         work: Arc<LogWork>,
         waker: Arc<Waker>,
     ) -> io::Result<Self> {
@@ -300,7 +304,8 @@ pub(crate) mod tests {
         let options = VolumeOptions { has_log_thread: true, ..VolumeOptions::default() };
         let volume = Arc::new(open(device, options));
         let (work, waker) = (Arc::new(LogWork::new(None)), Arc::new(Waker::default()));
-        let thread = LogThread::start(volume.clone(), work.clone(), waker.clone());
+        let mounted = Arc::new(MountedVolume::new(volume.clone()));
+        let thread = LogThread::start(mounted, work.clone(), waker.clone());
         let thread = thread.expect("a thread");
         wait_until(|| work.progress() > 0);
         leave_work(&volume);

@@ -61,6 +61,8 @@ pub struct MountOptions {
     pub outage_fails: bool,
     /// Longest wait before they do.
     pub outage_wait: Duration,
+    /// Time after which a read-only mount of such a volume looks for a newer state; `None` if it does not.
+    pub follow: Option<Duration>,
     /// `true` to use such a volume although another machine has not released it.
     pub takeover: bool,
     /// `true` if other users may enter a mount that an ordinary user makes.
@@ -112,6 +114,9 @@ const IDLE_DEFRAGMENTATION_PERCENT: u8 = 5;
 /// Default of `upload=`.
 const UPLOAD_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Longest time between two looks for a newer state: a day.
+const FOLLOW_SECS_MAX: u64 = 86_400;
+
 /// Longest wait of requests with `outage=eio`.
 const OUTAGE_WAIT: Duration = Duration::from_secs(30);
 
@@ -139,6 +144,7 @@ impl Default for MountOptions {
             key_file: None,
             outage_fails: false,
             outage_wait: OUTAGE_WAIT,
+            follow: None,
             takeover: false,
             allow_other: false,
             sandbox: true,
@@ -167,6 +173,11 @@ impl MountOptions {
             }
         }
         options.volume.read_only |= options.volume.skip_recovery;
+        if options.follow.is_some() && !options.volume.read_only {
+            return Err(ExitError::usage(
+                "mount option 'follow': only a read-only mount follows a writer; add 'ro', or leave the option out",
+            ));
+        }
         options.flags.set(MsFlags::MS_RDONLY, options.volume.read_only);
         Ok(options)
     }
@@ -263,6 +274,7 @@ impl MountOptions {
                 self.outage_fails = values::one_of(name, value, &["block", "eio"])? == "eio"
             }
             "outage_wait" => self.outage_wait = values::seconds(name, value)?,
+            "follow" => self.follow = Some(values::seconds_to(name, value, FOLLOW_SECS_MAX)?),
             "upload" => self.upload_interval = values::seconds(name, value)?,
             "metrics" => self.metrics = Some(values::loopback(name, value)?),
             _ => return Ok(false),
@@ -397,6 +409,17 @@ mod tests {
     }
 
     #[test]
+    fn only_read_only_mounts_follow() {
+        let options = MountOptions::parse(["follow=86400", "ro"], false).expect("a day");
+        assert_eq!(options.follow, Some(Duration::from_secs(86_400)));
+        for list in ["follow=5", "ro,follow=5,rw"] {
+            let refused = MountOptions::parse([list], false).expect_err(list);
+            assert_eq!(refused.status, 1);
+            assert!(refused.to_string().contains("'follow': only a read-only mount"), "{refused}");
+        }
+    }
+
+    #[test]
     fn following_symbolic_links_can_be_switched() {
         for (list, expected) in [("nosymfollow", true), ("nosymfollow,symfollow", false)] {
             let options = MountOptions::parse([list], false).expect("the options are known");
@@ -436,6 +459,10 @@ mod tests {
             "metrics=[::ffff:127.0.0.1]:9100",
             "metrics=127.0.0.1",
             "metrics=127.0.0.1:0",
+            "follow=0",
+            "follow=86401",
+            "follow=",
+            "follow=on",
         ] {
             let failure = MountOptions::parse([nonsense], false).expect_err(nonsense);
             assert!(failure.to_string().starts_with(nonsense), "{failure}");

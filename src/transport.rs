@@ -5,6 +5,7 @@
 //! `fuser_adapter` serves `/dev/fuse` through the library fuser. The same shell gives the replies
 //! on every transport.
 
+mod follow_thread;
 mod fuser_adapter;
 mod native;
 mod notify_thread;
@@ -15,6 +16,7 @@ use std::io;
 use std::path::Path;
 
 use clap::ValueEnum;
+pub(crate) use follow_thread::Following;
 use fuser_adapter::FuserSession;
 use native::NativeSession;
 use sfs_fuse::{Agreed, NoUring, Notifier, Pauser, SessionChannels};
@@ -52,6 +54,12 @@ impl TransportChoice {
                  or '--transport fuser'",
             ));
         }
+        if self == Self::Fuser && options.follow.is_some() {
+            return Err(ExitError::usage(
+                "mount option 'follow': the transport fuser cannot follow; leave out the option, or \
+                 '--transport fuser'",
+            ));
+        }
         Ok(())
     }
 }
@@ -84,6 +92,7 @@ pub(crate) struct Serving {
     /// `true` if the kernel enforces access lists.
     pub(crate) enforces_lists: bool,
     session: AnySession,
+    following: Option<Following>,
 }
 
 enum AnySession {
@@ -106,6 +115,7 @@ impl TransportChoice {
                 reason: asked_for(),
                 enforces_lists: false,
                 session,
+                following: None,
             });
         }
         let survives = shell.survives();
@@ -125,7 +135,8 @@ impl TransportChoice {
             (_, Err(reason)) => (ActiveTransport::Dev, reason.to_string()),
         };
         let enforces_lists = session.enforces_lists();
-        Ok(Serving { transport, reason, enforces_lists, session: AnySession::Native(session) })
+        let session = AnySession::Native(session);
+        Ok(Serving { transport, reason, enforces_lists, session, following: None })
     }
 }
 
@@ -140,7 +151,13 @@ impl Serving {
         let session = NativeSession::resume(channels, agreed, shell, threads)?;
         let enforces_lists = session.enforces_lists();
         let session = AnySession::Native(session);
-        Ok(Self { transport: ActiveTransport::Dev, reason, enforces_lists, session })
+        let transport = ActiveTransport::Dev;
+        Ok(Self { transport, reason, enforces_lists, session, following: None })
+    }
+
+    /// Has the mount go on to newer states of its volume. The transport fuser cannot.
+    pub(crate) fn follow(&mut self, following: Following) {
+        self.following = Some(following);
     }
 
     /// Returns a way to pause the session; `None` if the transport has none.
@@ -187,7 +204,7 @@ impl Serving {
     /// forced unmount ends its wait.
     pub(crate) fn run(self, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {
         match self.session {
-            AnySession::Native(session) => session.run(lost),
+            AnySession::Native(session) => session.run(self.following, lost),
             AnySession::Fuser(session) => session.run(),
         }
     }

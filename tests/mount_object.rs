@@ -9,6 +9,8 @@
 mod cuts;
 #[path = "mount_object/encryption.rs"]
 mod encryption;
+#[path = "mount_object/followers.rs"]
+mod followers;
 #[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 #[path = "mount_object/machine.rs"]

@@ -28,7 +28,7 @@ impl ControlHandler {
     /// Writes a checkpoint.
     pub(super) fn checkpoint(&self) -> Result<CheckpointReport, ExitError> {
         let _is_over = self.keep_changeable()?;
-        let checkpoint = || self.volume.checkpoint().map_err(|error| self.refusal(&error));
+        let checkpoint = || self.volume.now().checkpoint().map_err(|error| self.refusal(&error));
         let written = self.recorded(checkpoint)?;
         self.waker.note();
         Ok(written.into())
@@ -43,7 +43,7 @@ impl ControlHandler {
             step = Instant::now();
             !self.is_ending.load(Ordering::Acquire)
         };
-        let round = self.volume.clean_round(segments_max.max(1), &mut goes_on);
+        let round = self.volume.now().clean_round(segments_max.max(1), &mut goes_on);
         if self.is_ending.load(Ordering::Acquire) {
             return Err(self.is_unmounting());
         }
@@ -56,12 +56,13 @@ impl ControlHandler {
     pub(super) fn defragment(&self, inode: u64, from: u32) -> Result<DefragPart, ExitError> {
         let _is_over = self.keep_changeable()?;
         let mut step = Instant::now();
-        let mut requests = self.volume.request_count();
+        let volume = self.volume.now();
+        let mut requests = volume.request_count();
         let mut goes_on = || {
             std::thread::sleep(step.elapsed().min(PAUSE_MAX));
             let end = Instant::now() + YIELD_MAX;
             while Instant::now() < end {
-                let now = self.volume.request_count();
+                let now = volume.request_count();
                 if std::mem::replace(&mut requests, now) == now {
                     break;
                 }
@@ -70,7 +71,7 @@ impl ControlHandler {
             step = Instant::now();
             !self.is_ending.load(Ordering::Acquire)
         };
-        let part = self.volume.defragment(inode, from, &mut goes_on);
+        let part = volume.defragment(inode, from, &mut goes_on);
         if self.is_ending.load(Ordering::Acquire) {
             return Err(self.is_unmounting());
         }
@@ -95,7 +96,7 @@ impl ControlHandler {
             Error::NoSpace => ExitError::mount(format_args!(
                 "{device}: is too full to move data; delete something first"
             )),
-            Error::Corrupt(_) | Error::Device(_) if !self.volume.is_read_only() => {
+            Error::Corrupt(_) | Error::Device(_) if !self.volume.now().is_read_only() => {
                 ExitError::damage(format_args!("inode {inode}: {error}"))
             }
             error => self.refusal(error),
@@ -110,7 +111,8 @@ impl ControlHandler {
             return Err(ExitError::mount(format_args!("{device}: is being trimmed already")));
         };
         let range = TrimRange { start, len: u64::MAX, least: 0 };
-        let mut trim: Trim = self.volume.begin_trim(&range).map_err(|error| match error {
+        let volume = self.volume.now();
+        let mut trim: Trim = volume.begin_trim(&range).map_err(|error| match error {
             Error::NotSupported => ExitError::mount(format_args!("{device}: cannot discard")),
             error => self.refusal(&error),
         })?;
@@ -119,13 +121,13 @@ impl ControlHandler {
             let begun = Instant::now();
             let step = {
                 let _is_over = self.keep_changeable()?;
-                self.volume.trim_step(&mut trim).map_err(|error| self.refusal(&error))?
+                volume.trim_step(&mut trim).map_err(|error| self.refusal(&error))?
             };
             let Some(discarded) = step else { return Ok(TrimPart { bytes, next: None }) };
             bytes += discarded;
             std::thread::sleep(begun.elapsed().min(PAUSE_MAX));
             if Instant::now() >= end {
-                let next = self.volume.trim_position(&trim);
+                let next = volume.trim_position(&trim);
                 return Ok(TrimPart { bytes, next: Some(next) });
             }
         }
@@ -139,7 +141,9 @@ impl ControlHandler {
         }
         self.follow_remount()?;
         let is_over = self.keep_mounted()?;
-        if self.volume.is_read_only() || self.mount()?.is_some_and(|mount| mount.is_read_only()) {
+        if self.volume.now().is_read_only()
+            || self.mount()?.is_some_and(|mount| mount.is_read_only())
+        {
             return Err(ExitError::mount(format_args!("{device}: is mounted read-only")));
         }
         if self.freezer.is_frozen() {

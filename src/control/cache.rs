@@ -27,7 +27,7 @@ impl ControlHandler {
     fn detach_cache(&self) -> Result<ControlReply, ExitError> {
         let device = &self.device;
         let _is_over = self.keep_mounted()?;
-        let detached = self.volume.set_cache(None);
+        let detached = self.volume.now().set_cache(None);
         detached.map_err(|error| ExitError::mount(format_args!("{device}: {error}")))?;
         if let Some(cache) = &self.cache {
             cache.give_up("it was detached");

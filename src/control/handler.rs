@@ -12,8 +12,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use sfs_core::Error;
 use sfs_core::request::LifetimeTotals;
-use sfs_core::{Error, Volume};
 use sfs_device::FileDevice;
 use sfs_system::mountinfo::{DeviceNumber, MountRecord, MountTable};
 
@@ -32,6 +32,7 @@ use crate::inspect::scrubber::Scrubber;
 use crate::mount::explain;
 use crate::mount_options::MountOptions;
 use crate::mount_options::remount::access_times_of;
+use crate::mounted_volume::MountedVolume;
 use crate::object_volume::ObjectVolume;
 use crate::object_volume::reader::ObjectReader;
 use crate::recent_cleanings::RecentCleanings;
@@ -48,7 +49,7 @@ const FROZEN: &str = "is frozen; thaw it first ('sfs-ctl thaw')";
 
 /// State of a mount that requests need.
 pub(crate) struct ControlHandler {
-    pub(crate) volume: Arc<Volume>,
+    pub(crate) volume: Arc<MountedVolume>,
     pub(crate) freezer: Freezer,
     pub(crate) recorder: Arc<RequestRecorder>,
     /// The device, to be opened for writing.
@@ -169,7 +170,7 @@ impl HandleRequest for ControlHandler {
 impl ControlHandler {
     /// Reports the numbers of the volume. The report has no mount point, which the kernel's table of mounts has.
     pub(super) fn report(&self) -> VolumeReport {
-        let (volume, transport) = (&self.volume, &self.transport);
+        let (volume, transport) = (&self.volume.now(), &self.transport);
         let report = VolumeReport::of_mounted(volume, &self.before, &self.device, transport);
         let cache = Some(self.bdi.dirty_bound().into());
         let latencies = LatencyReport::of(&self.latencies);
@@ -214,19 +215,19 @@ impl ControlHandler {
                 "{device}: was mounted with norecovery, without its latest state; unmount it and mount it again"
             )));
         }
-        if self.volume.is_read_only() { Ok(()) } else { self.write_all() }
+        if self.volume.now().is_read_only() { Ok(()) } else { self.write_all() }
     }
 
     /// Opens the device for writing and begins writing, if the volume was mounted read-only.
     fn begin_writing(&self) -> Result<(), ExitError> {
         let _is_over = self.keep_mounted()?;
-        if self.volume.is_read_only() {
+        if self.volume.now().is_read_only() {
             self.opened.allow_writing().map_err(ExitError::mount)?;
         }
         // Before the first write: a process that goes on must not take the volume for one at rest.
         self.end_rest();
-        if self.volume.is_read_only() {
-            let begun = self.volume.begin_writing(file_clock::now(), &mut |_| {});
+        if self.volume.now().is_read_only() {
+            let begun = self.volume.now().begin_writing(file_clock::now(), &mut |_| {});
             begun.map_err(|error| explain(&error, self.opened.path(), &self.opened))?;
         }
         // Work is due again after a rest.
@@ -237,7 +238,7 @@ impl ControlHandler {
     /// Adopts the options of the kernel's mount.
     fn note_change(&self) -> Result<(), ExitError> {
         let Some(mount) = self.mount()? else { return Ok(()) };
-        self.volume.set_access_times(access_times_of(&mount));
+        self.volume.now().set_access_times(access_times_of(&mount));
         // A rest may have begun meanwhile, for another client.
         if mount.is_read_only() { Ok(()) } else { self.begin_writing() }
     }
@@ -288,7 +289,7 @@ impl ControlHandler {
         if self.freezer.is_frozen() {
             return Err(ExitError::mount(format_args!("{device}: {FROZEN}")));
         }
-        if self.volume.is_read_only() {
+        if self.volume.now().is_read_only() {
             self.journal.iter().for_each(|journal| journal.rest());
             return self.check_read_only().inspect_err(|_| {
                 let _ = self.begin_writing();
@@ -329,7 +330,7 @@ impl ControlHandler {
     fn resize(&self, bytes: Option<u64>) -> Result<ResizeReport, ExitError> {
         let device = &self.device;
         let _is_over = self.keep_changeable()?;
-        let report = resize_report::grow(&self.volume, bytes)
+        let report = resize_report::grow(&self.volume.now(), bytes)
             .map_err(|error| ExitError::mount(format_args!("{device}: {error}")))?;
         tracing::info!("{device}: {report}");
         Ok(report)
@@ -363,7 +364,7 @@ impl ControlHandler {
     }
 
     fn sync_all(&self) -> Result<(), ExitError> {
-        self.recorded(|| self.volume.sync_all().map_err(|error| self.refusal(&error)))
+        self.recorded(|| self.volume.now().sync_all().map_err(|error| self.refusal(&error)))
     }
 
     /// Makes everything durable by `sync`, and records that for the process that goes on after the death of this one.

@@ -23,18 +23,18 @@ impl ControlHandler {
     /// Returns the hottest files and ranges from `from` on, and where to go on.
     pub(super) fn heat(&self, from: Option<TreePosition>, top: usize) -> HeatPart {
         let end = Instant::now() + HEAT_PART;
-        HeatPart::of(&self.volume, from.unwrap_or(TreePosition::START), top.min(TOP_MAX), end)
+        HeatPart::of(&self.volume.now(), from.unwrap_or(TreePosition::START), top.min(TOP_MAX), end)
     }
 
     /// Returns the paths of the files with these inode numbers, those that a bounded walk finds.
     pub(super) fn paths(&self, inodes: &BTreeSet<u64>) -> BTreeMap<u64, String> {
         let inodes = inodes.iter().copied().take(3 * TOP_MAX).collect();
-        inode_paths::find(&self.volume, Path::new("/"), &inodes)
+        inode_paths::find(&self.volume.now(), Path::new("/"), &inodes)
     }
 
     /// Returns a part of the map of a file.
     pub(super) fn file_part(&self, inode: u64, from: u32) -> Result<FilePart, ExitError> {
-        FilePart::of(&self.volume, inode, from).map_err(|error| match error {
+        FilePart::of(&self.volume.now(), inode, from).map_err(|error| match error {
             Error::Invalid => ExitError::usage(format_args!(
                 "inode {inode} is no regular file, and only those have blocks"
             )),
@@ -50,6 +50,12 @@ impl ControlHandler {
         let is_begun = !matches!(request, ScrubRequest::Status | ScrubRequest::Stop);
         if is_begun && self.is_ending.load(Ordering::Acquire) {
             return Err(self.is_unmounting());
+        }
+        if is_begun && self.reader.is_some() {
+            let device = &self.device;
+            return Err(ExitError::mount(format_args!(
+                "{device}: is mounted beside its writer; 'sfs-fsck -n --data {device}' reads the newest state and checks it"
+            )));
         }
         // A handover looks for a scrub that runs.
         let _is_over = if is_begun { Some(self.keep_mounted()?) } else { None };

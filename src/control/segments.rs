@@ -7,6 +7,6 @@ use crate::stat_report::SegmentsMessage;
 impl ControlHandler {
     /// Returns the segments from `first` on, as many as fit into a message.
     pub(super) fn segments(&self, first: u32) -> ControlReply {
-        ControlReply::Segments(Box::new(SegmentsMessage::of(&self.volume, first)))
+        ControlReply::Segments(Box::new(SegmentsMessage::of(&self.volume.now(), first)))
     }
 }

@@ -1,7 +1,8 @@
 //! How long the kernel may keep names and attributes.
 //!
-//! Only this mount changes the volume, so they stay valid, except after the death of a daemon where the kernel does not send requests
-//! again. A change whose reply has not arrived has then ended with an error for its program, and may be done, and nobody knows of
+//! Only this mount changes the volume, so they stay valid, except in two cases. Beside the writer of a volume in an object store they are
+//! those of a state that newer ones follow. And after the death of a daemon where the kernel does not send requests
+//! again, a change whose reply has not arrived has ended with an error for its program, and may be done, and nobody knows of
 //! which one that is true: the kernel goes on with the names and attributes before it. So it keeps all of them for a short time
 //! only. No notification is sent instead: one that invalidates a name waits in the kernel for the lock of the directory, and a
 //! daemon that is killed meanwhile would never end, as the program with the lock waits for that end.
@@ -19,9 +20,9 @@ const LONG: Duration = Duration::from_secs(24 * 3600);
 const SHORT: Duration = Duration::from_secs(1);
 
 /// Time for which the kernel may cache names and attributes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Caching {
-    /// `true` if the kernel sends no request again.
+    /// `true` if the kernel sends no request again, or another machine changes the volume.
     pub(super) is_short: bool,
     /// Time at which another daemon was found to have died.
     pub(super) revived: Option<Instant>,

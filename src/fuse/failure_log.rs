@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Sender, unbounded};
 use parking_lot::Mutex;
+use sfs_core::Error;
 use sfs_core::format::Structure;
-use sfs_core::{Error, Volume};
 
 use super::inode_paths;
+use crate::mounted_volume::MountedVolume;
 
 /// Time for which a failure is not logged again.
 const REPEATED_AFTER: Duration = Duration::from_secs(600);
@@ -26,7 +27,7 @@ const REMEMBERED_MAX: usize = 1024;
 /// Log of failures of one mount.
 pub(super) struct FailureLog {
     device: String,
-    volume: Weak<Volume>,
+    volume: Weak<MountedVolume>,
     logged: Mutex<HashMap<(u64, String), Instant>>,
     /// Thread that finds paths, and the channel to it; made with the first failure.
     thread: Mutex<Option<LogThread>>,
@@ -58,7 +59,7 @@ struct LoggedFailure {
 
 impl FailureLog {
     /// Returns a log for `volume` on `device`.
-    pub(super) fn new(volume: &Arc<Volume>, device: String) -> Self {
+    pub(super) fn new(volume: &Arc<MountedVolume>, device: String) -> Self {
         let (logged, thread) = Default::default();
         Self { device, volume: Arc::downgrade(volume), logged, thread }
     }
@@ -126,9 +127,10 @@ impl FailureLog {
 }
 
 /// Returns the path of inode `ino` from the root of the volume, and its number.
-fn path_of(volume: &Weak<Volume>, ino: u64) -> String {
+fn path_of(volume: &Weak<MountedVolume>, ino: u64) -> String {
     let named = BTreeSet::from([ino]);
-    let found = volume.upgrade().map(|volume| inode_paths::of(&volume, Path::new("/"), &named));
+    let volume = volume.upgrade().map(|volume| volume.now());
+    let found = volume.map(|volume| inode_paths::of(&volume, Path::new("/"), &named));
     let path = found.and_then(|mut paths| paths.pop()).unwrap_or_default();
     if path.starts_with('/') { format!("{path} (inode {ino})") } else { format!("inode {ino}") }
 }

@@ -36,6 +36,7 @@ use crate::freeze::Freezer;
 use crate::log_thread::LogWork;
 use crate::monitor::Monitor;
 use crate::mount_options::{AccessLists, MountOptions, SyncPolicy};
+use crate::mounted_volume::MountedVolume;
 use crate::request_recorder::RequestRecorder;
 use crate::survival::Journal;
 
@@ -45,9 +46,12 @@ const CACHE_BYTES_PER_REFERENCE: usize = 256;
 /// Function that tells the kernel of a changed directory.
 pub(crate) type Notify = dyn Fn(u64) -> io::Result<()> + Send + std::marker::Sync;
 
-/// Volume as the kernel sees it.
+/// Volume as the kernel sees it. A clone shares everything with this one.
+#[derive(Clone)]
 pub(crate) struct FuseShell {
     pub(super) volume: Arc<Volume>,
+    /// The volume of now, for whoever outlives a state of it.
+    mounted: Arc<MountedVolume>,
     pub(super) waker: Arc<Waker>,
     pub(super) log_work: Arc<LogWork>,
     /// Budget of the write buffer in bytes.
@@ -63,13 +67,13 @@ pub(crate) struct FuseShell {
     pub(super) sync: SyncPolicy,
     device: String,
     pub(super) lost_writeback: Arc<LostWriteback>,
-    notify: Option<Box<Notify>>,
+    notify: Option<Arc<Notify>>,
     pub(super) handles: Arc<OpenHandles>,
-    pub(super) read_ahead: ReadAhead,
+    pub(super) read_ahead: Arc<ReadAhead>,
     invalidations: Arc<AttributeInvalidations>,
     /// Maximum number of files that the kernel may refer to before it is asked to forget some.
     referenced_files_max: usize,
-    failures: FailureLog,
+    failures: Arc<FailureLog>,
     pub(super) freezer: Freezer,
     /// Place of the questions about the process that sent a request.
     pub(super) monitor: Arc<Monitor>,
@@ -82,7 +86,7 @@ pub(crate) struct FuseShell {
     /// How long the kernel may keep names and attributes.
     pub(super) caching: Caching,
     /// `true` after the reason why there are no swap files was logged.
-    has_refused_swap: AtomicBool,
+    has_refused_swap: Arc<AtomicBool>,
 }
 
 impl FuseShell {
@@ -93,12 +97,14 @@ impl FuseShell {
         options: &MountOptions,
         device: String,
     ) -> Self {
-        let failures = FailureLog::new(&volume, device.clone());
+        let mounted = Arc::new(MountedVolume::new(volume.clone()));
+        let failures = Arc::new(FailureLog::new(&mounted, device.clone()));
         let speed = bdi.read_speed();
-        let freezer = Freezer::new(volume.clone(), waker.clone(), device.clone());
-        let read_ahead = ReadAhead::new(volume.clone(), options.volume.cache, speed);
+        let freezer = Freezer::new(mounted.clone(), waker.clone(), device.clone());
+        let read_ahead = Arc::new(ReadAhead::new(volume.clone(), options.volume.cache, speed));
         Self {
             volume,
+            mounted,
             waker,
             log_work,
             write_buffer: options.volume.write_buffer,
@@ -110,7 +116,7 @@ impl FuseShell {
             trimming: Arc::default(),
             journal: None,
             caching: Caching::default(),
-            has_refused_swap: AtomicBool::default(),
+            has_refused_swap: Arc::default(),
             writeback: options.writeback,
             async_dio: options.async_dio,
             can_bypass_cache: false,
@@ -127,7 +133,19 @@ impl FuseShell {
         }
     }
 
-    /// Has the kernel cache names and attributes for a short time, as it sends no request again.
+    /// Returns the shell of `volume`, another state of the volume. Everything else is shared with this one: open handles, what is to
+    /// be reported, and how the kernel is told.
+    pub(super) fn on(&self, volume: Arc<Volume>) -> Self {
+        let read_ahead = Arc::new(self.read_ahead.on(volume.clone()));
+        Self { volume, read_ahead, ..self.clone() }
+    }
+
+    /// Returns the volume of now, for whoever outlives a state of it.
+    pub(crate) fn mounted(&self) -> Arc<MountedVolume> {
+        self.mounted.clone()
+    }
+
+    /// Has the kernel cache names and attributes for a short time: it sends no request again, or the volume changes beside this mount.
     pub(crate) fn cache_shortly(&mut self) {
         self.caching.is_short = true;
     }
@@ -324,7 +342,7 @@ impl FuseShell {
     }
 
     /// Sets the function that tells the kernel of changed attributes.
-    pub(crate) fn notify_by(&mut self, notify: Box<Notify>) {
+    pub(crate) fn notify_by(&mut self, notify: Arc<Notify>) {
         self.notify = Some(notify);
     }
 

@@ -39,6 +39,8 @@ type Shard = HashMap<(u64, u64), Stream>;
 pub(crate) struct ReadAhead {
     shards: [Mutex<Shard>; SHARDS],
     budget: Arc<WindowBudget>,
+    /// `cache=` in bytes.
+    cache: usize,
     /// Longest window of one stream in bytes; 0 if nothing is read ahead.
     window_max: u64,
     workers: Workers,
@@ -78,11 +80,19 @@ impl ReadAhead {
         Self {
             shards: Default::default(),
             budget: Arc::new(WindowBudget::new(volume.clone(), cache / CACHE_DIVISOR)),
+            cache,
             window_max: Self::window_max(cache, speed),
             workers: Workers::new(volume),
             answered_bytes: Arc::default(),
             begun: Instant::now(),
         }
+    }
+
+    /// Reads ahead on another state of the volume, with the same figures for reports.
+    pub(super) fn on(&self, volume: Arc<Volume>) -> Self {
+        let answered_bytes = self.answered_bytes.clone();
+        let new = Self::new(volume, self.cache, None);
+        Self { window_max: self.window_max, answered_bytes, ..new }
     }
 
     /// Returns the figures for reports, of a device of this speed.

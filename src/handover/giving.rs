@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use nix::mount::MntFlags;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use sfs_core::Volume;
 use sfs_device::FileDevice;
 use sfs_fuse::Pauser;
 use sfs_system::mountinfo::{DeviceNumber, MountTable};
@@ -29,6 +28,7 @@ use crate::fuse::{LostWriteback, OpenHandles};
 use crate::inspect::scrubber::Scrubber;
 use crate::log_thread::LogWork;
 use crate::monitor::{Monitor, Successor};
+use crate::mounted_volume::MountedVolume;
 
 /// Longest wait for a program to start.
 const START_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ const HAS_FAILED: &str = "has failed, and what programs have to learn of that is
 
 /// Handover of one mount by this daemon.
 pub(crate) struct Giver {
-    pub(crate) volume: Arc<Volume>,
+    pub(crate) volume: Arc<MountedVolume>,
     pub(crate) device: Arc<FileDevice>,
     /// Path of the device, for messages.
     pub(crate) name: String,
@@ -165,7 +165,7 @@ impl Giver {
         } else if self.pauser.is_none() {
             "its requests come through io_uring or fuser, and these cannot go to another program; mount it with \
              --transport dev for upgrades, or unmount it and mount it again"
-        } else if self.volume.superblock().features.has_cache() {
+        } else if self.volume.now().superblock().features.has_cache() {
             "has a cache on an SSD, which another program cannot take over; unmount it and mount it again"
         } else if self.is_in_store {
             "is in an object store, with a local cache that another program cannot take over; unmount it and mount it again"
@@ -191,7 +191,7 @@ impl Giver {
         let mount = self.mounts.of_number(self.number).map_err(|error| self.refused(error))?;
         match mount {
             None => Err(self.refused("is being unmounted")),
-            Some(mount) if mount.is_read_only() && !self.survives && !self.volume.is_read_only() => Err(self
+            Some(mount) if mount.is_read_only() && !self.survives && !self.volume.now().is_read_only() => Err(self
                 .refused(
                     "was made read-only by a remount; make it writable ('mount -o remount,rw'), or unmount it and mount it again",
                 )),
@@ -200,7 +200,7 @@ impl Giver {
     }
 
     fn has_failed(&self) -> bool {
-        self.volume.has_failed() || self.volume.has_lost_data()
+        self.volume.now().has_failed() || self.volume.now().has_lost_data()
     }
 
     pub(super) fn refused(&self, reason: impl std::fmt::Display) -> ExitError {
@@ -249,10 +249,10 @@ impl Giver {
         control: HandedDescriptors,
         pause_max: Duration,
     ) -> Result<HandedOver, Failure> {
-        let writes = !self.volume.is_read_only();
+        let writes = !self.volume.now().is_read_only();
         if writes {
             // Most is written while requests are still served.
-            let written = self.volume.write_for_handover();
+            let written = self.volume.now().write_for_handover();
             written.map_err(|error| self.refused(error)).inspect_err(|_| self.stop())?;
         }
         let begun = Instant::now();
@@ -271,7 +271,7 @@ impl Giver {
             Err(refusal) => {
                 if is_quiet
                     && writes
-                    && let Err(error) = self.volume.thaw()
+                    && let Err(error) = self.volume.now().thaw()
                 {
                     tracing::error!("{}: no checkpoint after the handover: {error}", self.name);
                 }
@@ -302,10 +302,10 @@ impl Giver {
 
     /// Writes a checkpoint that calls the volume unmounted, unless nothing may be written.
     fn freeze(&self) -> Result<(), ExitError> {
-        if self.volume.is_read_only() {
+        if self.volume.now().is_read_only() {
             return Ok(());
         }
-        self.volume.freeze_for_handover().map_err(|error| self.refused(error))?;
+        self.volume.now().freeze_for_handover().map_err(|error| self.refused(error))?;
         if self.has_failed() { Err(self.refused(HAS_FAILED)) } else { Ok(()) }
     }
 
@@ -343,10 +343,10 @@ impl Giver {
             agreed: pauser.agreed().into(),
             reason: self.reason.clone(),
             is_write_protected: self.is_write_protected,
-            is_read_only: self.volume.is_read_only(),
+            is_read_only: self.volume.now().is_read_only(),
             reads_asynchronously: self.bdi.reads_asynchronously,
             read_speed,
-            references: references(self.volume.references()),
+            references: references(self.volume.now().references()),
             handles: self.handles.handed(),
             losses: self.losses.handed(),
             descriptors: uses,

@@ -20,9 +20,9 @@ impl Giver {
         self.monitor.stop_program().map_err(|error| {
             self.refused(format_args!("the monitor does not end the new program: {error}"))
         })?;
-        if !self.volume.is_read_only() && !self.waker.is_resting() {
+        if !self.volume.now().is_read_only() && !self.waker.is_resting() {
             // The less is left to be executed again, the shorter is the pause.
-            self.volume.write_for_handover().map_err(|error| self.refused(error))?;
+            self.volume.now().write_for_handover().map_err(|error| self.refused(error))?;
         }
         self.check_end()?;
         let planned = self.monitor.upgrade(version, pause_max, client.as_fd());

@@ -17,6 +17,7 @@ use super::position::TreePosition;
 use super::scrub_report::{DamagedPlace, ScrubReport, ScrubState};
 use crate::exit_error::ExitError;
 use crate::file_clock;
+use crate::mounted_volume::MountedVolume;
 
 /// Bytes a second without another wish.
 pub(crate) const RATE_DEFAULT: u64 = 8 << 20;
@@ -32,7 +33,7 @@ const LOGGED_MAX: usize = 8;
 
 /// Scrubber of one mount.
 pub(crate) struct Scrubber {
-    volume: Arc<Volume>,
+    volume: Arc<MountedVolume>,
     /// Name of the device, for messages.
     device: String,
     shared: Arc<SharedState>,
@@ -58,8 +59,8 @@ struct Progress {
 }
 
 impl Scrubber {
-    pub(crate) fn new(volume: Arc<Volume>, device: String) -> Self {
-        let uuid = Uuid::from_bytes(volume.superblock().uuid).to_string();
+    pub(crate) fn new(volume: Arc<MountedVolume>, device: String) -> Self {
+        let uuid = Uuid::from_bytes(volume.now().superblock().uuid).to_string();
         let shared = SharedState::default();
         shared.progress.lock().report = ScrubReport { version: 1, uuid, ..ScrubReport::default() };
         Self { volume, device, shared: Arc::new(shared), starting: Mutex::default() }
@@ -143,7 +144,8 @@ impl Scrubber {
     }
 
     fn run(&self, rate_bytes: u64, position: TreePosition) -> Result<ScrubReport, ExitError> {
-        let scrub = self.volume.begin_scrub(position.into());
+        let volume = self.volume.now();
+        let scrub = volume.begin_scrub(position.into());
         let scrub = scrub.map_err(|error| self.failure(&error.to_string()))?;
         {
             let mut progress = self.shared.progress.lock();
@@ -154,10 +156,9 @@ impl Scrubber {
             report.position = Some(position.to_string());
             report.rate_bytes = rate_bytes;
             report.started_secs = file_clock::now().secs;
-            report.live_blocks = self.volume.live_blocks();
+            report.live_blocks = volume.live_blocks();
         }
-        let (volume, shared) = (self.volume.clone(), self.shared.clone());
-        let device = self.device.clone();
+        let (shared, device) = (self.shared.clone(), self.device.clone());
         let work = move || work(&volume, &shared, scrub, rate_bytes, &device);
         if let Err(error) = std::thread::Builder::new().name("sfs-scrub".into()).spawn(work) {
             self.shared.end(ScrubState::Stopped);

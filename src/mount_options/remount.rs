@@ -112,6 +112,7 @@ mod tests {
             ("remount,nodiscard", "'nodiscard'"),
             ("remount,noacl", "'noacl'"),
             ("remount,nosandbox", "'nosandbox'"),
+            ("remount,ro,follow=5", "'follow=5'"),
             ("remount,errors=remount-ro", "'errors=remount-ro'"),
         ] {
             let failure = options.changed_by(list).expect_err(list);

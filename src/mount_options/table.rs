@@ -107,6 +107,11 @@ pub const TABLE: &[MountOption] = &[
     own(&["outage_wait=SECONDS"], "with outage=eio, longest wait before that", "30"),
     own(&["upload=SECONDS"], "longest time until what is written is uploaded", "5"),
     own(
+        &["follow=SECONDS"],
+        "with ro, look for a newer state of a volume in an object store so often, and show it",
+        "the state at the mount, as long as its objects are there",
+    ),
+    own(
         &["key_file=PATH"],
         "file with the key of a volume whose objects are encrypted; others may not read it",
         "",

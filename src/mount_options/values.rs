@@ -75,9 +75,14 @@ pub(super) fn memory(name: &str, value: &str) -> Result<usize, ExitError> {
 }
 
 pub(super) fn seconds(name: &str, value: &str) -> Result<Duration, ExitError> {
-    let parsed = value.parse().ok().filter(|secs| (1..=3600).contains(secs));
+    seconds_to(name, value, 3600)
+}
+
+/// Parses a time of one second to `most`.
+pub(super) fn seconds_to(name: &str, value: &str, most: u64) -> Result<Duration, ExitError> {
+    let parsed = value.parse().ok().filter(|secs| (1..=most).contains(secs));
     parsed.map(Duration::from_secs).ok_or_else(|| {
-        ExitError::usage(format_args!("{name}={value}: give whole seconds, 1..3600"))
+        ExitError::usage(format_args!("{name}={value}: give whole seconds, 1..{most}"))
     })
 }
 

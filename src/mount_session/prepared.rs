@@ -36,6 +36,7 @@ use crate::memory_budget;
 use crate::monitor::Monitor;
 use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
 use crate::mount_options::MountOptions;
+use crate::mounted_volume::MountedVolume;
 use crate::object_volume::reader::{self, ObjectReader};
 use crate::object_volume::{self, ObjectVolume};
 use crate::panic_hook;
@@ -45,7 +46,7 @@ use crate::resize_report::{self, ResizeReport};
 use crate::sandbox::Limits;
 use crate::survival::{self, Journal, Revival};
 use crate::timed_device::TimedDevice;
-use crate::transport::{Serving, TransportChoice};
+use crate::transport::{Following, Serving, TransportChoice};
 use crate::volume_cache::{self, BegunCache, VolumeCache};
 
 /// Number of threads that make several requests to the device at the same time: those that serve reads, and two that read ahead.
@@ -83,7 +84,7 @@ fn make_rings(device: &FileDevice, speed: Option<DeviceSpeed>) -> Option<DeviceS
 
 /// A mount that has no threads yet, and is limited to what it needs.
 pub(super) struct Prepared {
-    pub(super) volume: Arc<Volume>,
+    pub(super) volume: Arc<MountedVolume>,
     pub(super) device: Arc<FileDevice>,
     pub(super) timed: Arc<TimedDevice>,
     pub(super) options: MountOptions,
@@ -115,7 +116,7 @@ pub(super) struct Prepared {
     pub(super) begun: Option<BegunCache>,
     /// Volume in an object store.
     pub(super) objects: Option<Arc<ObjectVolume>>,
-    /// State of one that is mounted read-only, beside its writer.
+    /// One that is mounted read-only, beside its writer.
     pub(super) reader: Option<Arc<ObjectReader>>,
     /// Records of a mount that survives this process.
     pub(super) journal: Option<Arc<Journal>>,
@@ -157,6 +158,12 @@ pub(super) fn prepare(
                 let opened = object_volume::open(path, &request.options, &monitor, pipe, local)?;
                 objects = Some(opened.volume);
                 opened.cache
+            }
+            false if request.options.follow.is_some() => {
+                return Err(ExitError::usage(format_args!(
+                    "{}: follow= is for a volume in an object store; a device has one mount at a time",
+                    path.display()
+                )));
             }
             false if request.options.key_file.is_some() => {
                 return Err(ExitError::usage(format_args!(
@@ -203,7 +210,7 @@ pub(super) fn prepare(
             (open_volume(both, path, &options, pipe)?, None, None)
         }
         None if let Some(reader) = &reader => {
-            let both = (device.clone(), reader.clone() as Arc<dyn Device>);
+            let both = (device.clone(), reader.device());
             (open_volume(both, path, &options, pipe)?, None, None)
         }
         None => {
@@ -242,7 +249,11 @@ pub(super) fn prepare(
     let threads = (waker.clone(), log_work.clone());
     let mut shell = FuseShell::new(volume.clone(), threads, bdi.clone(), &options, name.clone());
     let freezer = shell.freezer();
+    let mounted = shell.mounted();
     shell.set_monitor(monitor.clone());
+    if reader.is_some() {
+        shell.cache_shortly();
+    }
     let parts = ShellParts {
         lost_writeback: shell.lost_writeback(),
         handles: shell.handles(),
@@ -292,6 +303,9 @@ pub(super) fn prepare(
             (Some(unannounced), serving, own, Some(root))
         }
     };
+    if let Some(reader) = &reader {
+        serving.follow(Following::of(reader.clone(), &options.volume, name.clone()));
+    }
     device.admit_inspection().map_err(|error| ExitError::mount(format_args!("{name}: {error}")))?;
     if !request.foreground {
         logging::to_system();
@@ -330,7 +344,7 @@ pub(super) fn prepare(
         revival.end(journal);
     }
     Ok(Prepared {
-        volume,
+        volume: mounted,
         device,
         timed,
         options,

@@ -29,6 +29,7 @@ use crate::health_log::HealthLog;
 use crate::inspect::scrubber::Scrubber;
 use crate::log_thread::{LogThread, LogWork};
 use crate::metrics::MetricsServer;
+use crate::mounted_volume::MountedVolume;
 use crate::ready_pipe::ReadyPipe;
 use crate::recent_cleanings::RecentCleanings;
 use crate::survival::{CommitThread, Journal};
@@ -76,7 +77,7 @@ impl Prepared {
         let is_ending = Arc::new(AtomicBool::new(false));
         let scrubber = Arc::new(Scrubber::new(volume.clone(), name.clone()));
         let cleanings = Arc::new(RecentCleanings::default());
-        volume.observe_cleaning(cleanings.clone());
+        volume.now().observe_cleaning(cleanings.clone());
         let (transport, reason) = (self.serving.transport, self.serving.reason.clone());
         let monitor = self.monitor.clone();
         let giver = Giver {
@@ -169,7 +170,7 @@ impl Prepared {
         let metrics = MetricsServer::start(&name, self.sockets.metrics, Arc::new(report));
         let answered = self.root.map_or(Ok(()), |root| wait_for_answer(root, &own));
         let answered = answered.inspect(|()| {
-            bdi.configure(volume.certain_space().available_bytes());
+            bdi.configure(volume.now().certain_space().available_bytes());
             let warning = || format!("WARNING: {name} is write-protected, mounted read-only");
             let warnings = self.is_write_protected.then(warning).into_iter();
             let warnings = warnings.chain(self.too_large).chain(self.no_cache);
@@ -194,6 +195,7 @@ impl Prepared {
         background.stop();
         *is_over.lock() = true;
         freezer.thaw(ThawReason::Unmount);
+        let volume = volume.now();
         if survives && volume.is_read_only() && !is_write_protected {
             end_rest(&volume, &name);
         }
@@ -266,12 +268,13 @@ fn join(
 /// Returns a function that tells the volume how long writing takes, adjusts the length of batches, wakes the log's thread for
 /// what the background has left to it, and logs what becomes wrong with the volume.
 fn watch(
-    (volume, timed, log_work): (Arc<Volume>, Arc<TimedDevice>, Arc<LogWork>),
+    (volume, timed, log_work): (Arc<MountedVolume>, Arc<TimedDevice>, Arc<LogWork>),
     journal: Option<Arc<Journal>>,
     name: String,
 ) -> impl FnMut() + Send + 'static {
     let mut log = HealthLog::default();
     move || {
+        let volume = volume.now();
         timed.take_measurements().into_iter().for_each(|micros| volume.note_write_speed(micros));
         log_work.adjust(&volume);
         log_work.note(&volume);

@@ -1,4 +1,4 @@
-//! A read-only mount beside the writer: the newest state of a volume in an object store.
+//! A read-only mount beside the writer of a volume in an object store: its newest state, and those that follow.
 //!
 //! Nothing is claimed, and nothing is written to the store or to a disk. The mount has no device of its own; what the daemon does with
 //! one, such as its lock, goes to an empty file in memory.
@@ -6,14 +6,19 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, memfd_create};
-use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, FileDevice, Geometry, ReadRun, Stream};
+use sfs_core::Volume;
+use sfs_core::request::VolumeOptions;
+use sfs_device::{BLOCK_SIZE, Device, FileDevice};
 use sfs_object::{PageCache, Snapshot, SocketStore};
 
 use super::{ENDING, Objects, connected, decrypted, remember};
 use crate::exit_error::ExitError;
+use crate::file_clock;
 use crate::monitor::Monitor;
 use crate::mount::OpenedDevice;
 use crate::mount_options::MountOptions;
@@ -24,14 +29,21 @@ const CACHE_PART: usize = 2;
 /// Largest number of bytes of pages of objects in memory.
 const PAGE_CACHE_MAX: usize = 64 << 20;
 
-/// The state that is mounted.
+/// Number of states that are tried in a row: the writer deletes objects of each while it is opened.
+const ATTEMPTS: usize = 4;
+
+type Opened = Snapshot<Arc<Objects>>;
+
+/// The volume of a mount that goes on from one state to newer ones.
 pub(crate) struct ObjectReader {
-    snapshot: Snapshot<Arc<Objects>>,
+    /// The state that was opened last.
+    newest: Mutex<Arc<Opened>>,
+    /// Number of states that were opened.
+    states: AtomicU64,
+    /// Time between two looks for a newer one; `None` if there are none.
+    interval: Option<Duration>,
     objects: Arc<Objects>,
     store: Arc<SocketStore>,
-    name: String,
-    /// `true` after the log says that the state is old.
-    is_told: AtomicBool,
 }
 
 /// Opens the newest state of the volume in the store at `url`.
@@ -55,11 +67,18 @@ pub(crate) fn open(
     let stand_in = stand_in(url).map_err(|reason| ExitError::system(format_args!("{reason}")))?;
     let opened = OpenedDevice {
         device: Arc::new(stand_in),
-        options: options.clone(),
+        // With it the kernel would not believe the sizes of files.
+        options: MountOptions { writeback: false, ..options.clone() },
         is_write_protected: false,
     };
-    let is_told = AtomicBool::default();
-    Ok((opened, Arc::new(ObjectReader { snapshot, objects, store, name, is_told })))
+    let reader = ObjectReader {
+        newest: Mutex::new(Arc::new(snapshot)),
+        states: AtomicU64::new(1),
+        interval: options.follow,
+        objects,
+        store,
+    };
+    Ok((opened, Arc::new(reader)))
 }
 
 /// Returns an empty device in memory, which is shown as `url`.
@@ -82,51 +101,50 @@ impl ObjectReader {
         self.objects.is_encrypted()
     }
 
-    /// Returns the time at which the writer has published the manifest of the mounted state, in seconds since 1970.
+    /// Returns the state that was opened last, as a device.
+    pub(crate) fn device(&self) -> Arc<dyn Device> {
+        self.newest.lock().clone()
+    }
+
+    /// Returns the time at which the writer has published the manifest of the state that was opened last, in seconds since 1970.
     pub(crate) fn published_secs(&self) -> u64 {
-        self.snapshot.state().written_secs
+        self.newest.lock().state().written_secs
+    }
+
+    /// Returns the number of states that were opened.
+    pub(crate) fn states(&self) -> u64 {
+        self.states.load(Ordering::Relaxed)
+    }
+
+    /// Returns the time between two looks for a newer state; `None` if there are none.
+    pub(crate) fn interval(&self) -> Option<Duration> {
+        self.interval
+    }
+
+    /// Opens the newest state, unless it is the one that was opened last. The error is a line for the user.
+    pub(crate) fn open_newer(
+        &self,
+        options: &VolumeOptions,
+    ) -> Result<Option<Arc<Volume>>, String> {
+        let mut last = self.newest.lock().clone();
+        for attempt in 1.. {
+            let newer = last.newer().map_err(|error| self.store.explain(&error))?;
+            let Some(newer) = newer.map(Arc::new) else { return Ok(None) };
+            match Volume::open(newer.clone(), options.clone(), file_clock::now()) {
+                Ok(volume) => {
+                    *self.newest.lock() = newer;
+                    self.states.fetch_add(1, Ordering::Relaxed);
+                    return Ok(Some(Arc::new(volume)));
+                }
+                Err(_) if newer.is_old() && attempt < ATTEMPTS => last = newer,
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(None)
     }
 
     /// Waits no longer for a store that does not answer than an unmount may.
     pub(crate) fn begin_to_end(&self) {
         self.store.set_patience(ENDING);
-    }
-
-    /// Logs once that objects of the state are deleted.
-    fn look(&self) {
-        if self.snapshot.is_old() && !self.is_told.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "{}: the volume has changed, and what this mount shows is deleted in part; mount it again",
-                self.name
-            );
-        }
-    }
-}
-
-impl Device for ObjectReader {
-    fn geometry(&self) -> &Geometry {
-        self.snapshot.geometry()
-    }
-
-    fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
-        self.snapshot.read(address, buffer).inspect_err(|_| self.look())
-    }
-
-    fn read_many(&self, runs: &mut [ReadRun<'_>]) -> Vec<Result<(), DeviceError>> {
-        let results = self.snapshot.read_many(runs);
-        self.look();
-        results
-    }
-
-    fn write(&self, address: u64, parts: &[&[Block]], stream: Stream) -> Result<(), DeviceError> {
-        self.snapshot.write(address, parts, stream)
-    }
-
-    fn flush(&self) -> Result<(), DeviceError> {
-        self.snapshot.flush()
-    }
-
-    fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError> {
-        self.snapshot.discard(address, count)
     }
 }

@@ -14,9 +14,15 @@ pub struct StoreReport {
     pub durability: String,
     /// Path of the local cache; empty for a read-only mount, which has none.
     pub cache_file: String,
-    /// Time at which the manifest of the mounted state was published, in seconds since 1970, by the clock of its writer; `None` for a
-    /// mount that writes.
+    /// Time at which the manifest of the state that a read-only mount shows was published, in seconds since 1970, by the clock of its
+    /// writer; `None` for a mount that writes.
     pub state_secs: Option<u64>,
+    /// Number of states that a read-only mount has opened; `None` for a mount that writes.
+    #[serde(default)]
+    pub states: Option<u64>,
+    /// Time between its looks for a newer one, in seconds; `None` without `-o follow=`.
+    #[serde(default)]
+    pub follow_secs: Option<u64>,
     /// `true` if the objects are encrypted.
     pub encrypted: bool,
     /// Requests that read an object, or a part of one.
@@ -65,6 +71,8 @@ impl StoreReport {
     pub(crate) fn of_reader(reader: &ObjectReader) -> Self {
         Self {
             state_secs: Some(reader.published_secs()),
+            states: Some(reader.states()),
+            follow_secs: reader.interval().map(|interval| interval.as_secs()),
             encrypted: reader.is_encrypted(),
             ..Self::of_store(reader.store())
         }
@@ -76,6 +84,8 @@ impl StoreReport {
             durability: "none".into(),
             cache_file: String::new(),
             state_secs: None,
+            states: None,
+            follow_secs: None,
             encrypted: false,
             gets: counts.gets,
             puts: counts.puts,
@@ -110,6 +120,8 @@ mod tests {
             durability: "local".into(),
             cache_file: "/cache".into(),
             state_secs: None,
+            states: None,
+            follow_secs: None,
             encrypted: false,
             gets: 3,
             puts: 2,
@@ -143,7 +155,14 @@ mod tests {
         assert_eq!(report.to_string(), format!("{line}\n{second}"));
         let of_reader = report.clone();
         let reader = StoreReport { state_secs: Some(9), failure: None, trouble: None, ..of_reader };
-        assert!(reader.to_string().ends_with("1 DELETE; read-only"), "{reader}");
+        let line = "1 DELETE; read-only; of 1970-01-01 00:00:09 UTC";
+        assert!(reader.to_string().ends_with(line), "{reader}");
+        let follower = StoreReport { states: Some(1), follow_secs: Some(5), ..reader };
+        let line = "1 DELETE; read-only, follows every 5 s; states opened: 1, the last of 1970-01-01 00:00:09 UTC";
+        assert!(follower.to_string().ends_with(line), "{follower}");
+        let frozen = StoreReport { states: Some(2), follow_secs: None, ..follower };
+        let line = "1 DELETE; read-only; states opened: 2, the last of 1970-01-01 00:00:09 UTC";
+        assert!(frozen.to_string().ends_with(line), "{frozen}");
         report.failure = None;
         (report.trouble, report.trouble_secs) = (None, None);
         (report.gets, report.puts, report.stored_bytes) = (10_000, 2_000, 50_000_000_000);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use sfs_core::format::Day;
 use sfs_system::Human;
 
 use super::health_report::HealthReport;
@@ -62,7 +63,19 @@ impl fmt::Display for StoreReport {
         let (up, down) = (Human(self.bytes_up), Human(self.bytes_down));
         write!(f, "  store       {puts} PUT ({up}), {gets} GET ({down}), {deletes} DELETE; ")?;
         match self.state_secs {
-            Some(_) => write!(f, "read-only")?,
+            Some(secs) => {
+                f.write_str("read-only")?;
+                if let Some(every) = self.follow_secs {
+                    write!(f, ", follows every {every} s")?;
+                }
+                match self.states {
+                    Some(states) => write!(f, "; states opened: {states}, the last ")?,
+                    None => f.write_str("; ")?,
+                }
+                let (day, of_day) = (Day((secs / 86_400) as u32), secs % 86_400);
+                let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+                write!(f, "of {day} {hour:02}:{minute:02}:{second:02} UTC")?;
+            }
             None => write!(f, "fsync is {}", plain(&self.durability))?,
         }
         if self.encrypted {

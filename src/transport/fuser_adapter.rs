@@ -43,7 +43,7 @@ impl FuserSession {
         // The notifier comes from the session, and the session owns the shell.
         let notifier = Arc::new(OnceLock::<Notifier>::new());
         let later = notifier.clone();
-        shell.notify_by(Box::new(move |directory| match later.get() {
+        shell.notify_by(Arc::new(move |directory| match later.get() {
             Some(notifier) => notifier.inval_inode(INodeNo(directory), ATTRIBUTES_ONLY, 0),
             None => Ok(()),
         }));

@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
 use sfs_fuse::{Agreed, FuseSession, NoUring, Notifier, Pauser, SessionChannels, SessionConfig};
 
+use super::follow_thread::Following;
 use super::notify_thread::{ATTRIBUTES_ONLY, serve_with_notifications};
 use crate::exit_error::ExitError;
 use crate::fuse::{FuseShell, WRITE_MAX, congestion_threshold};
@@ -50,7 +52,7 @@ impl NativeSession {
             shell.cache_shortly();
         }
         let notifier = session.notifier();
-        shell.notify_by(Box::new(move |node| notifier.attributes_changed(node)));
+        shell.notify_by(Arc::new(move |node| notifier.attributes_changed(node)));
         Ok(Self { session, shell })
     }
 
@@ -84,14 +86,30 @@ impl NativeSession {
         self.shell.enforces_lists()
     }
 
-    pub(super) fn run(self, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {
-        let (notifier, invalidations) = (self.session.notifier(), self.shell.invalidations());
-        serve_with_notifications(
-            &invalidations,
-            |ino| notifier.invalidate_inode(ino, ATTRIBUTES_ONLY, 0),
-            || self.shell.prune(|inodes| notifier.prune(inodes)),
-            || self.session.serve(&self.shell, lost),
-        )
+    /// Serves until the filesystem is unmounted, and goes on to newer states of the volume with `following`.
+    pub(super) fn run(
+        self,
+        following: Option<Following>,
+        lost: impl Fn(&io::Error) + Sync,
+    ) -> io::Result<()> {
+        let Self { session, shell } = self;
+        let (notifier, invalidations) = (session.notifier(), shell.invalidations());
+        let send = |ino| notifier.invalidate_inode(ino, ATTRIBUTES_ONLY, 0);
+        let forget = |inodes: &[u64]| notifier.prune(inodes);
+        match following {
+            None => {
+                let prune = || shell.prune(forget);
+                serve_with_notifications(&invalidations, send, prune, || {
+                    session.serve(&shell, lost)
+                })
+            }
+            Some(following) => {
+                let shell = following.start(shell, notifier.clone())?;
+                let prune = || shell.now().prune(forget);
+                let serve = || session.serve(&*shell, lost);
+                serve_with_notifications(&invalidations, send, prune, serve)
+            }
+        }
     }
 }
 

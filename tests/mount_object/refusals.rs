@@ -40,8 +40,19 @@ fn mounted_object_volumes_need_the_right_options() {
     refused(&without, 1, "give -o cache_file=FILE");
     refused(&machine.try_mount("ro,takeover"), 1, "takes nothing over");
     refused(&machine.try_mount("durability=never"), 1, "durability");
+    refused(&machine.try_mount("follow=5"), 1, "'follow': only a read-only mount");
+    let words = if transport() == "fuser" {
+        "--transport fuser"
+    } else {
+        "for a volume in an object store"
+    };
+    refused(&sfs_mount_unused(&machine.cache, dir, "ro,follow=5"), 1, words);
     refused(&machine.try_mount("cache_size=8M"), 1, "from 16 MiB to 64 TiB");
-    let words = if transport() == "fuser" { "--transport fuser" } else { "object store" };
+    let words = match transport().as_str() {
+        "fuser" => "--transport fuser",
+        "uring" => "--transport uring",
+        _ => "object store",
+    };
     refused(&machine.try_mount("survive"), 1, words);
     let cache_file = format!("cache_file={}", machine.cache.display());
     let mut fake = Command::new(SFS_MOUNT);

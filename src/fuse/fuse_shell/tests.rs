@@ -155,7 +155,7 @@ fn a_forgotten_file_wakes_the_logs_thread() {
     let file = make_file(&shell);
     shell.volume.unlink(ROOT_INO, b"f", &caller()).expect("the file is removed");
     let FuseShell { volume, log_work, waker, .. } = &shell;
-    let thread = LogThread::start(volume.clone(), log_work.clone(), waker.clone());
+    let thread = LogThread::start(shell.mounted(), log_work.clone(), waker.clone());
     let thread = thread.expect("a thread");
     wait_until(|| log_work.progress() > 0);
     leave_work(volume);

@@ -13,7 +13,7 @@ fn a_notification_holds_no_other_change_up() {
     let mut scene = Scene::new();
     let (notified, seen) = mpsc::channel();
     let journal = scene.journal.clone();
-    scene.shell.notify_by(Box::new(move |ino| {
+    scene.shell.notify_by(Arc::new(move |ino| {
         let (begun, wait) = mpsc::channel();
         let journal = journal.clone();
         std::thread::spawn(move || {
@@ -50,7 +50,7 @@ fn the_next_daemon_notifies_the_kernel_of_directories_again() {
     drop((scene.shell, scene.journal));
     let (mut shell, journal, revival) = adopt(volume, records.into());
     let (notified, seen) = mpsc::channel();
-    shell.notify_by(Box::new(move |ino| notified.send(ino).map_err(std::io::Error::other)));
+    shell.notify_by(Arc::new(move |ino| notified.send(ino).map_err(std::io::Error::other)));
     shell.replay(&revival, FLAGS, &journal).expect("everything is in the log");
     let mut seen: Vec<u64> = seen.try_iter().collect();
     seen.sort_unstable();

@@ -112,7 +112,7 @@ pub(super) const CRATES: [Layered; 6] = [
                 "socket_deadline",
                 "unsafe_calls",
             ],
-            &["program", "ready_pipe", "sandbox", "volume_path"],
+            &["mounted_volume", "program", "ready_pipe", "sandbox", "volume_path"],
             &[
                 "background",
                 "bdi",
