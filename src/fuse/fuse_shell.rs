@@ -46,6 +46,9 @@ const CACHE_BYTES_PER_REFERENCE: usize = 256;
 /// Function that tells the kernel of a changed directory.
 pub(crate) type Notify = dyn Fn(u64) -> io::Result<()> + Send + std::marker::Sync;
 
+/// Function that is called when the connection has ended, perhaps several times.
+pub(crate) type AtEnd = dyn Fn() + Send + std::marker::Sync;
+
 /// Volume as the kernel sees it. A clone shares everything with this one.
 #[derive(Clone)]
 pub(crate) struct FuseShell {
@@ -68,6 +71,7 @@ pub(crate) struct FuseShell {
     device: String,
     pub(super) lost_writeback: Arc<LostWriteback>,
     notify: Option<Arc<Notify>>,
+    pub(super) at_end: Option<Arc<AtEnd>>,
     pub(super) handles: Arc<OpenHandles>,
     pub(super) read_ahead: Arc<ReadAhead>,
     invalidations: Arc<AttributeInvalidations>,
@@ -126,6 +130,7 @@ impl FuseShell {
             device,
             lost_writeback: Arc::default(),
             notify: None,
+            at_end: None,
             handles: Arc::default(),
             read_ahead,
             invalidations: Arc::default(),
@@ -194,6 +199,11 @@ impl FuseShell {
     /// Returns what freezes and thaws the mount: requests for changes pass its gate.
     pub(crate) fn freezer(&self) -> Freezer {
         self.freezer.clone()
+    }
+
+    /// Calls `at_end` once the connection has ended, while requests may still wait for something that nobody needs any more.
+    pub(crate) fn call_at_end(&mut self, at_end: Arc<AtEnd>) {
+        self.at_end = Some(at_end);
     }
 
     /// Asks `monitor` about the processes that send requests.

@@ -167,5 +167,6 @@ impl Handler for FuseShell {
 
     fn end(&self) {
         self.freezer.end_for_good();
+        self.at_end.iter().for_each(|at_end| at_end());
     }
 }

@@ -251,6 +251,13 @@ pub(super) fn prepare(
     let freezer = shell.freezer();
     let mounted = shell.mounted();
     shell.set_monitor(monitor.clone());
+    // After `umount -f` requests still wait for a store that does not answer.
+    if let Some(objects) = objects.clone() {
+        shell.call_at_end(Arc::new(move || objects.begin_to_end()));
+    }
+    if let Some(reader) = reader.clone() {
+        shell.call_at_end(Arc::new(move || reader.begin_to_end()));
+    }
     if reader.is_some() {
         shell.cache_shortly();
     }

@@ -182,6 +182,34 @@ fn mounted_object_volumes_fail_requests_with_outage_eio() {
     mount.unmount();
 }
 
+/// The store is away for ever, and a sync waits for it: a forced unmount ends the daemon, and the cache has everything.
+#[test]
+#[ignore = "the end waits for the store for half a minute"]
+fn mounted_object_volumes_end_by_force_in_an_outage() {
+    if !can_mount() {
+        return;
+    }
+    let (store, machine) = Store::with_volume("64M");
+    let mount = machine.mount("durability=remote,upload=1");
+    let mut file = File::create(mount.dir.join("file")).expect("room");
+    let aside = store.go_away();
+    file.write_all(b"content").expect("the cache has room");
+    let sync = thread::spawn(move || file.sync_all());
+    thread::sleep(Duration::from_secs(1));
+    assert!(!sync.is_finished(), "it waits for the store");
+    let begun = Instant::now();
+    let forced = Command::new("umount").args(["-f", "-l"]).arg(&mount.dir).status();
+    assert!(forced.expect("umount runs").success());
+    sync.join().expect("no panic").expect_err("its mount is gone");
+    mount.wait_for_end();
+    println!("the end took {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(90), "{:?}", begun.elapsed());
+    store.return_from(&aside);
+    let mount = machine.mount("");
+    expect(&mount.dir.join("file"), b"content");
+    mount.unmount();
+}
+
 /// The cache is full, and the store is away: what was written gets into the cache, and the next mount uploads it.
 #[test]
 #[ignore = "an unmount waits for the store for half a minute"]

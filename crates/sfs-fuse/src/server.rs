@@ -83,6 +83,8 @@ impl<H: Handler> Server<'_, H> {
                 self.reply_in_place(channel, queue, (&mut buffer, len))?;
             }
         }
+        // Other threads may be busy with requests that wait for something else.
+        self.handler.end();
         Ok(())
     }
 
