@@ -4,6 +4,7 @@
 //! them beside the paper's figures.
 
 mod contract;
+mod device;
 mod large_writes;
 mod priority;
 mod saw_tooth;
@@ -18,9 +19,7 @@ use sfs_mkfs::output;
 use sfs_ssd::{HostRequest, RequestKind, RequestQueue, Scheduling, Ssd, SsdConfig, SsdProfile};
 
 use super::informed_cleaning;
-
-/// Size of a page, in bytes.
-const PAGE: u64 = 4096;
+use device::{PAGE, cells, filled};
 
 /// Table 2: sequential and random MB/s, of reads and of writes.
 const BANDWIDTHS: [(&str, [f64; 4]); 6] = [
@@ -82,15 +81,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     })?;
     output::print(&text)?;
     document.map_or(Ok(()), |document| document.section("atc09", &text))
-}
-
-fn cells(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| (*text).to_owned()).collect()
-}
-
-/// Returns a device that is full and idle.
-fn filled(config: &SsdConfig) -> Result<Ssd> {
-    Ssd::filled(config).context("too few spare blocks")
 }
 
 /// Returns the throughput in MB/s of requests of `len` bytes, one after the other, `total` bytes in all.

@@ -154,3 +154,17 @@ fn series(sizes: &[u64], curves: &[Vec<Spread>]) -> Vec<Series> {
     }
     series
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_writes_of_whole_erase_blocks_are_fast() {
+        let speed = |len| {
+            random_mb_per_s(&Case { device: "ssd-h", len, seed: 1 }, 512 * MIB).expect("a device")
+        };
+        assert!(speed(16 * MIB) > CLOSE * 170.0);
+        assert!(speed(8 * MIB) < 0.7 * 170.0);
+    }
+}

@@ -7,7 +7,7 @@ use sfs_lab::random::WorkloadRng;
 use sfs_lab::report::table;
 use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdConfig, SsdProfile, TimedModel};
 
-use super::{PAGE, cells, filled};
+use super::device::{PAGE, cells, filled};
 
 /// Number of requests of a measurement of random requests.
 const REQUESTS: u32 = 2000;
@@ -181,4 +181,26 @@ impl<M: TimedModel> Host<'_, M> {
 /// Returns the MB/s of requests of 4 KiB that took these times.
 fn mb_per_s(times: &[u64]) -> f64 {
     (times.len() as u64 * PAGE) as f64 * 1e3 / times.iter().sum::<u64>() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_and_wear_tell_a_drive_from_flash() {
+        let drive = profiles().remove(0).with_write_cache(0);
+        let capacity = drive.capacity();
+        let [reads, _, distance, ends, amplification, erases, ..] =
+            terms(&mut HardDrive::new(drive), capacity, |_| None);
+        assert!(reads > 100.0 && distance > 2.0 && ends > 2.0);
+        assert_eq!((amplification, erases), (1.0, 0.0));
+        let mut ssd = filled(&SsdConfig::eight_packages(1, 1, 60)).expect("a device");
+        let capacity = ssd.capacity();
+        let [reads, _, distance, ends, amplification, erases, ..] =
+            terms(&mut ssd, capacity, |ssd| Some(flash_work(ssd)));
+        assert!((7.0..9.0).contains(&reads), "{reads}");
+        assert!((distance - 1.0).abs() < 0.01 && (ends - 1.0).abs() < 0.01);
+        assert!(amplification > 1.5 && erases > 4096.0, "{amplification} {erases}");
+    }
 }

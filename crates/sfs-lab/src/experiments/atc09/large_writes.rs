@@ -5,7 +5,7 @@ use sfs_lab::block_trace::{BlockTrace, TraceFolder, TraceRecord};
 use sfs_lab::report::table;
 use sfs_ssd::{Arrivals, RequestKind, RequestQueue, SsdConfig};
 
-use super::{cells, filled};
+use super::device::{cells, filled};
 
 /// Traces, and the number of bytes by which their partition is off the grid of blocks.
 const TRACES: [(&str, u64); 4] = [

@@ -8,7 +8,7 @@ use sfs_lab::random::WorkloadRng;
 use sfs_lab::report::{Document, Series, table};
 use sfs_ssd::{Cleaning, HostRequest, RequestKind, RequestQueue, Responses, Scheduling, SsdConfig};
 
-use super::{PAGE, cells, filled};
+use super::device::{PAGE, cells, filled};
 
 /// Table 6: improvement of priority requests by the share of writes, in percent.
 const WRITES: [u32; 5] = [20, 40, 50, 60, 80];

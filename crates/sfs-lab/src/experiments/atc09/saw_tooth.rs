@@ -6,7 +6,7 @@ use anyhow::Result;
 use sfs_lab::report::{Document, Series, table};
 use sfs_ssd::{FlashGeometry, HostRequest, RequestKind, SsdConfig, Timing};
 
-use super::{cells, filled};
+use super::device::{cells, filled};
 
 const KIB: u64 = 1 << 10;
 const STRIPE: u64 = 1 << 20;
@@ -89,4 +89,17 @@ fn mb_per_s(config: &SsdConfig, size: u64) -> Result<f64> {
         offset += size;
     }
     Ok((count * size) as f64 * 1e3 / (now_ns - began_ns) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sector_more_than_a_stripe_costs_half_of_the_bandwidth() {
+        let config = striped();
+        let speed = |size| mb_per_s(&config, size).expect("a device");
+        assert!(speed(STRIPE) > 2.0 * speed(STRIPE + 512));
+        assert!(speed(2 * STRIPE) > 0.99 * speed(STRIPE));
+    }
 }

@@ -85,3 +85,19 @@ pub(super) fn series(points: &[Point]) -> Vec<Series> {
         Series::new("equation 1", of(|point| point.equation_us)),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_takes_the_time_of_the_equation() {
+        let profile = sfs_hdd::profiles().remove(0);
+        // The mean seek of the data sheet is that of the model (docs/lab.md).
+        for point in points(&profile, f64::from(profile.mean_seek_us) / 1e3) {
+            let ratio = point.drive_us / point.equation_us;
+            let most = if point.together <= 8 { 1.02 } else { 1.25 };
+            assert!((0.98..most).contains(&ratio), "{}: {ratio}", point.together);
+        }
+    }
+}

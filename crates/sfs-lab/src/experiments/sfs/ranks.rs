@@ -4,8 +4,6 @@ use anyhow::{Context, Result};
 use sfs_lab::report::{Document, Series, table};
 use sfs_lab::simulation::SegmentRank;
 
-use super::{Arguments, SimulationCase, row};
-
 /// Ends of the paper's groups, as rank and hotness in its own unit, read from the plot by eye: hot, warm, cold, read-only.
 const PAPER: [(&str, [(f64, f64); 2]); 4] = [
     ("hot", [(0.0, 1020.0), (210.0, 920.0)]),
@@ -15,14 +13,7 @@ const PAPER: [(&str, [(f64, f64); 2]); 4] = [
 ];
 
 /// Returns the table of the segments of each group, and writes its figure.
-pub(super) fn text(arguments: &Arguments, document: Option<&Document>) -> Result<String> {
-    let outcome = arguments.outcome(&SimulationCase {
-        workload: "tpcc",
-        policies: ("sfs-fast12", "cost-hotness"),
-        utilization: 0.7,
-        groups: None,
-    })?;
-    let ranks = &outcome.ranks;
+pub(super) fn text(ranks: &[SegmentRank], document: Option<&Document>) -> Result<String> {
     let hottest = ranks.first().context("no segment has data")?.hotness;
     let groups = groups(ranks);
     let mut rows = Vec::new();
@@ -54,7 +45,7 @@ pub(super) fn text(arguments: &Arguments, document: Option<&Document>) -> Result
         "first",
         "last",
     ];
-    Ok(format!("\n{}", table(&row(&heading), &rows)))
+    Ok(format!("\n{}", table(&heading.map(str::to_owned), &rows)))
 }
 
 /// Returns rank and hotness of the segments of each group, the hottest group first.
