@@ -1,4 +1,4 @@
-//! What the tables share: full devices, pages, and the cells of a row.
+//! Full devices, the size of a page, and the texts of a row, for all tables.
 
 use anyhow::{Context, Result};
 use sfs_ssd::{Ssd, SsdConfig};
