@@ -38,6 +38,7 @@ pub use error::{Error, Result};
 pub use lock_rank::{DurationHistogram, LockTimes, lock_times};
 pub use log::WholeSyncTicket;
 pub use recovery::{Basis, Moved, Rebuild, make, read_superblock, root_directory};
+pub use segments::AllocationMemory;
 pub use volume::{
     AheadRead, COPY_PIECE_LEN_MAX, ContentAhead, FileReferences, ResizeError, Resized, Scrub,
     Volume,

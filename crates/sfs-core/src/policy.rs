@@ -17,12 +17,11 @@ mod names;
 mod tests;
 mod victim;
 
-pub(crate) use hotness::segment_hotness;
-
 pub use grouping::{
     Candidate, Dac, Distance, Fast12, GroupingPolicy, Partition, Quantization, SepBit,
     SeparateCleaning, Sfs, SingleGroup,
 };
+pub use hotness::segment_hotness;
 pub use names::{
     GROUPING_POLICIES, VICTIM_POLICIES, current_name, default_victim_policy, grouping_policy,
     victim_policy,

@@ -8,6 +8,7 @@ mod in_place;
 mod usage_table;
 mod write_clock;
 
+pub use in_place::AllocationMemory;
 pub(crate) use in_place::InPlaceAllocator;
 pub(crate) use usage_table::{Extent, SegmentBudget, UsageTable};
 pub(crate) use write_clock::WriteClock;

@@ -23,7 +23,7 @@ use clap::{Parser, Subcommand};
 
 use crate::experiments::{
     atc09, evidence, fast09, fast09_schemes, file_runs, hard_drive, kernel_filesystems, n_hybrid,
-    policy_table, postmark, sfs, sfs_flash, sync_remainder,
+    policy_table, postmark, random_writes, segment_size, sfs, sfs_flash, sync_remainder,
 };
 
 #[derive(Parser)]
@@ -85,13 +85,17 @@ enum Paper {
     NHybrid(n_hybrid::Arguments),
     /// SFS: Random Write Considered Harmful in Solid State Drives (FAST 2012).
     Sfs(sfs::Arguments),
+    /// The same paper's figure 1: random write bandwidth by the size of the requests.
+    RandomWrites(random_writes::Arguments),
     /// The same paper's section 4.4: the kernel's filesystems and SFS on one model of flash.
     SfsFlash(sfs_flash::Arguments),
     /// A Performance Model and File System Space Allocation Schemes for SSDs (FAST 2009): figures
-    /// 2, 3.
+    /// 2, 3, table 2.
     Fast09(fast09::Arguments),
     /// The same paper's figures 5 to 9: its space allocation schemes on aged filesystems.
     Fast09Schemes(fast09_schemes::Arguments),
+    /// The size of erase blocks that sfs-mkfs measures, on every profile, new and used.
+    SegmentSize(segment_size::Arguments),
     /// Block Management in Solid-State Devices (ATC 2009): its tables.
     Atc09(atc09::Arguments),
     /// About SSD (Shin 2008): Postmark over filesystems.
@@ -135,9 +139,11 @@ impl Paper {
             Paper::HardDrive(arguments) => hard_drive::run(arguments),
             Paper::NHybrid(arguments) => n_hybrid::run(arguments),
             Paper::Sfs(arguments) => sfs::run(arguments),
+            Paper::RandomWrites(arguments) => random_writes::run(arguments),
             Paper::SfsFlash(arguments) => sfs_flash::run(arguments),
             Paper::Fast09(arguments) => fast09::run(arguments),
             Paper::Fast09Schemes(arguments) => fast09_schemes::run(arguments),
+            Paper::SegmentSize(arguments) => segment_size::run(arguments),
             Paper::Atc09(arguments) => atc09::run(arguments),
             Paper::Postmark(arguments) => postmark::run(arguments),
             Paper::KernelFilesystems(arguments) => kernel_filesystems::run(arguments),

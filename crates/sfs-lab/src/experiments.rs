@@ -17,6 +17,8 @@ pub(crate) mod kernel_filesystems;
 pub(crate) mod n_hybrid;
 pub(crate) mod policy_table;
 pub(crate) mod postmark;
+pub(crate) mod random_writes;
+pub(crate) mod segment_size;
 pub(crate) mod sfs;
 pub(crate) mod sfs_flash;
 pub(crate) mod sync_remainder;

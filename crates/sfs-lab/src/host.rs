@@ -15,7 +15,7 @@ mod random_access;
 
 pub use ageing::{Aged, Ageing};
 pub use command::{program, run};
-pub use disk::{Disk, DiskRequest};
+pub use disk::{Disk, DiskRequest, Interrupted};
 pub use filesystem::{Filesystem, MountedFilesystem, need_disks};
 pub use overwriting::{JobPhases, JobSize, overwrite};
 pub use postmark::Postmark;

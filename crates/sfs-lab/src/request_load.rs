@@ -1,10 +1,12 @@
-//! The load of a mounted volume, from a trace that `sfs-ctl trace` has recorded (`docs/trace-format.md`).
+//! The load of a mounted volume, from a trace that `sfs-ctl trace` has recorded (`docs/trace-format.md`), or from system
+//! calls in the text of Mobibench.
 //!
 //! A [`RequestLoad`] has the requests that change the content of files or make it durable, and reads; requests that
 //! failed are left out. [`RequestLoad::sampled`] is a part of it for a smaller volume.
 
 mod footprint;
 mod sample;
+mod system_calls;
 
 use std::path::Path;
 
@@ -13,6 +15,8 @@ use rustc_hash::FxHashMap;
 use sfs_trace::{TraceEnd, TraceOperation, TraceProperties, TraceReader, TraceRequest};
 
 use crate::trace_text;
+
+pub(crate) use system_calls::is_call;
 
 /// Largest length of a read, write or copy, in bytes: more than the kernel's largest.
 const DATA_LEN_MAX: u64 = 1 << 32;
@@ -75,7 +79,8 @@ pub enum LoadAction {
 }
 
 impl RequestLoad {
-    /// Reads a trace, plain or compressed by zstd.
+    /// Reads a trace, plain or compressed by zstd: one of a mounted volume, or system calls in the text of Mobibench
+    /// (`docs/lab/traces.md`).
     ///
     /// # Errors
     ///
@@ -90,6 +95,9 @@ impl RequestLoad {
     ///
     /// As [`RequestLoad::open`]; the error names the line.
     pub fn parse(text: &str) -> Result<Self> {
+        if is_call(text.lines().next().unwrap_or("")) {
+            return Self::of_calls(text);
+        }
         let mut reader = TraceReader::open(text.as_bytes())?;
         let mut load = Self {
             properties: reader.properties().clone(),
@@ -102,6 +110,16 @@ impl RequestLoad {
             load.add(&request?, &mut indices)?;
         }
         load.end = reader.end();
+        Ok(load)
+    }
+
+    fn of_calls(text: &str) -> Result<Self> {
+        let properties = TraceProperties::default();
+        let mut load = Self { properties, end: None, files: Vec::new(), operations: Vec::new() };
+        let mut indices = FxHashMap::default();
+        let requests = system_calls::requests(text)?;
+        requests.iter().try_for_each(|request| load.add(request, &mut indices))?;
+        load.end = Some(TraceEnd { requests: requests.len() as u64, lost: 0 });
         Ok(load)
     }
 

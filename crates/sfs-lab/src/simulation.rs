@@ -24,6 +24,6 @@ pub use counters::{HISTOGRAM_BINS, SimulationCounters};
 pub use experiment::{Experiment, MetadataOverhead, ProgressFn};
 pub use no_room::NoRoom;
 pub use oracle::{ORACLE, ORACLE_VICTIMS, OracleGrouping, OracleVictims, WriteSchedule};
-pub use outcome::{SimulationOutcome, share};
+pub use outcome::{SegmentRank, SimulationOutcome, share};
 pub use space::{VolumeSize, VolumeSizeRequest};
 pub use volume::Simulation;

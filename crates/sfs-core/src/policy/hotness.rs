@@ -9,7 +9,7 @@ pub(super) fn hotness(write_count: u64, modified: u32, now: u32) -> f64 {
 }
 
 /// Returns the hotness of a segment: the mean write count of its live blocks over their mean age.
-pub(crate) fn segment_hotness(segment: &UsageEntry, now: u32) -> f64 {
+pub fn segment_hotness(segment: &UsageEntry, now: u32) -> f64 {
     let age_sum = (u64::from(segment.live_blocks) * u64::from(now))
         .saturating_sub(segment.modified_sum)
         .max(1);

@@ -14,4 +14,5 @@ mod scheme;
 #[cfg(test)]
 mod tests;
 
+pub use allocator::AllocationMemory;
 pub(crate) use allocator::InPlaceAllocator;

@@ -1,7 +1,9 @@
-//! The folder of recorded traces, which the repository cannot contain because of their licences.
+//! The folder of recorded traces, which the repository cannot contain because of their licences, and folders of a user's
+//! own traces.
 //!
-//! `docs/lab/traces.md` has the origin and the checksum of each.
+//! `docs/lab/traces.md` has the origin and the checksum of each recorded trace.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -45,6 +47,28 @@ impl TraceFolder {
             .inspect_err(|error| output::complain(format_args!("skipped: {error}")))
             .ok()
     }
+}
+
+/// Returns the files in `folder`, in the order of their names: not those of its folders, and no hidden ones.
+///
+/// # Errors
+///
+/// If the folder cannot be read, or has no such file.
+pub fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let name = || folder.display().to_string();
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(name)? {
+        let entry = entry.with_context(name)?;
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if !is_hidden && entry.path().is_file() {
+            files.push(entry.path());
+        }
+    }
+    if files.is_empty() {
+        bail!("{}: no file in this folder", name());
+    }
+    files.sort_unstable();
+    Ok(files)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The requests of a mounted volume as requests to a device: the files follow one another in the order of their first
+//! The requests of a mounted volume, or system calls, as requests to a device: the files follow one another in the order of their first
 //! requests, each from a whole mebibyte on, as those of an iolog do.
 //!
 //! Data is written, read and trimmed where it is in its file; a sync of any file is a flush. A file that loses its last
@@ -13,7 +13,7 @@ use crate::request_load::{LoadAction, RequestLoad};
 /// Alignment of the files in the address space, in bytes.
 const FILE_ALIGNMENT: u64 = 1 << 20;
 
-/// Parses all requests of a text that begins with [`sfs_trace::HEADING`].
+/// Parses all requests of a text that [`RequestLoad::parse`] takes.
 pub(super) fn records(text: &str) -> Result<Vec<TraceRecord>> {
     let load = RequestLoad::parse(text)?;
     let mut bases = Vec::with_capacity(load.files.len());

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::record::TraceRecord;
 use super::{blkparse, csv, iolog, requests};
-use crate::trace_text;
+use crate::{request_load, trace_text};
 
 /// The requests of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct BlockTrace {
 
 impl BlockTrace {
     /// Reads a file, plain or compressed by zstd: the requests of a mounted volume (`docs/trace-format.md`), CSV
-    /// (`us,op,offset,len` or `op,offset,len`, see `docs/lab/traces.md`), the text of blkparse, or fio's iolog.
+    /// (`us,op,offset,len` or `op,offset,len`, see `docs/lab/traces.md`), the text of blkparse, fio's iolog, or system calls.
     pub fn open(path: &Path) -> Result<BlockTrace> {
         let text = trace_text::read(path)?;
         BlockTrace::parse(&text).with_context(|| path.display().to_string())
@@ -28,6 +28,7 @@ impl BlockTrace {
         let first = text.lines().next().unwrap_or("");
         let records = match first {
             sfs_trace::HEADING => requests::records(text)?,
+            _ if request_load::is_call(first) => requests::records(text)?,
             _ if first.starts_with(iolog::HEADING) => iolog::records(text)?,
             _ if first.contains(',') && first.split_whitespace().count() == 1 => {
                 csv::records(text)?

@@ -44,6 +44,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let segments = properties.segments.saturating_mul(properties.segment_bytes);
     let size = arguments.size.unwrap_or(segments.max(properties.size_bytes));
+    let is_sized = size > 0 && (arguments.full.is_some() || properties.size_bytes > 0);
+    ensure!(is_sized, "the trace does not state the size of its volume: give --size and --full");
     let full = match arguments.full {
         Some(full) => full,
         None => {

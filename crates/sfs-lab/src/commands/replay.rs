@@ -15,11 +15,11 @@ use sfs_ssd::{Arrivals, RequestQueue, Scheduling, SsdProfile, profiles};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Trace: the requests of a volume (sfs-ctl trace), CSV (us,op,offset,len or op,offset,len), blkparse's text, or
-    /// fio's iolog; plain or zstd.
+    /// Trace: the requests of a volume (sfs-ctl trace), CSV (us,op,offset,len or op,offset,len), blkparse's text, fio's
+    /// iolog, or system calls (Mobibench's text); plain or zstd.
     trace: PathBuf,
-    /// Repeat the requests of a volume in this directory, of any mounted filesystem, instead of on a model: a file for
-    /// each inode.
+    /// Repeat the requests of a volume, or system calls, in this directory, of any mounted filesystem, instead of on a
+    /// model: a file for each inode.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "profile", "ftl", "size", "erased", "warm_up", "rounds", "depth", "swtf", "merging", "shift", "logical_block",
         "sync_writes", "statistics",

@@ -1,8 +1,8 @@
-//! `sfs-lab simulate`: runs one experiment, and prints its outcome as text, JSON or CSV.
+//! `sfs-lab simulate`: runs one experiment, or one for each trace in a folder, and prints the outcome as text, JSON or CSV.
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use sfs_core::policy;
 use sfs_lab::simulation::SimulationOutcome;
 use sfs_lab::simulation::{
@@ -12,12 +12,12 @@ use sfs_lab::simulation::{Experiment, MetadataOverhead, ORACLE, ORACLE_VICTIMS};
 use sfs_lab::workload::Source;
 use sfs_mkfs::output;
 
-use sfs_lab::report::with_bar;
+use sfs_lab::report::{run_parallel, with_bar};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Workload: zipf:THETA, uniform, hotcold:90/10, shift, tpcc, sequential, pieces:BLOCKS, streams, or trace:FILE, in a format of
-    /// `sfs-lab replay`.
+    /// `sfs-lab replay`, or trace:FOLDER for every trace in it.
     #[arg(long, default_value = "zipf:0.99")]
     workload: String,
     /// Grouping policy, which chooses the blocks that are written together: see --list.
@@ -106,22 +106,53 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         ))?;
         return Ok(());
     }
-    if let Some(path) = arguments.workload.strip_prefix("trace:")
-        && !Path::new(path).exists()
-    {
-        output::complain(format_args!("skipped: no trace {path}"));
+    let warm_up = arguments.warm_up_workload.as_deref().map(Source::open).transpose()?;
+    let path = arguments.workload.strip_prefix("trace:").map(Path::new);
+    if let Some(folder) = path.filter(|path| path.is_dir()) {
+        return run_folder(arguments, folder, warm_up.as_ref());
+    }
+    if let Some(path) = path.filter(|path| !path.exists()) {
+        output::complain(format_args!("skipped: no trace {}", path.display()));
         return Ok(());
     }
     let source = Source::open(&arguments.workload)?;
-    let warm_up = arguments.warm_up_workload.as_deref().map(Source::open).transpose()?;
-    let experiment = arguments.experiment(&source, warm_up.as_ref());
+    let experiment = arguments.experiment(&arguments.workload, &source, warm_up.as_ref());
     let outcome = with_bar(|progress| experiment.run(progress))?;
     if arguments.json {
         output::print(format_args!("{}\n", serde_json::to_string_pretty(&outcome)?))?;
-    } else if arguments.csv {
-        output::print(SimulationOutcome::csv([&outcome]))?;
+        return Ok(());
+    }
+    print(arguments, &[outcome])
+}
+
+/// Runs every trace in a folder. Reports traces that do not fit the arguments on standard error.
+fn run_folder(arguments: &Arguments, folder: &Path, warm_up: Option<&Source>) -> Result<()> {
+    let sources = Source::open_folder(folder)?;
+    let results = run_parallel(&sources, |(name, source)| {
+        let outcome = arguments.experiment(name, source, warm_up).run(&mut |_, _| ());
+        Ok(outcome.with_context(|| folder.join(name).display().to_string()))
+    })?;
+    let mut outcomes = Vec::new();
+    for result in results {
+        match result {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(error) => output::complain(format_args!("skipped: {error:#}")),
+        }
+    }
+    ensure!(!outcomes.is_empty(), "{}: no trace fits these arguments", folder.display());
+    if arguments.json {
+        output::print(format_args!("{}\n", serde_json::to_string_pretty(&outcomes)?))?;
+        return Ok(());
+    }
+    print(arguments, &outcomes)
+}
+
+/// Prints outcomes as text or CSV.
+fn print(arguments: &Arguments, outcomes: &[SimulationOutcome]) -> Result<()> {
+    if arguments.csv {
+        output::print(SimulationOutcome::csv(outcomes))?;
     } else {
-        output::print(outcome.text())?;
+        output::print(outcomes.iter().map(SimulationOutcome::text).collect::<String>())?;
     }
     Ok(())
 }
@@ -137,13 +168,14 @@ impl Arguments {
 
     fn experiment<'a>(
         &self,
+        workload: &str,
         source: &'a Source,
         warm_up_source: Option<&'a Source>,
     ) -> Experiment<'a> {
         Experiment {
             source,
             warm_up_source,
-            workload: self.workload.clone(),
+            workload: workload.to_owned(),
             space: VolumeSizeRequest {
                 utilization: self.utilization,
                 live_segments: self.live_segments,

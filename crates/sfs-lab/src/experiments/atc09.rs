@@ -1,24 +1,25 @@
 //! `sfs-lab reproduce atc09`: Block Management in Solid-State Devices (Rajimwale et al., ATC 2009).
 //!
-//! Computes the paper's tables 2 to 6 and its scheduler (shortest wait time first) in virtual time, and prints
+//! Computes the paper's tables 1 to 6, its figure 2 and its scheduler (shortest wait time first) in virtual time, and prints
 //! them beside the paper's figures.
+
+mod contract;
+mod device;
+mod large_writes;
+mod priority;
+mod saw_tooth;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use sfs_lab::block_trace::{BlockTrace, TraceFolder};
+use sfs_lab::block_trace::TraceFolder;
 use sfs_lab::random::WorkloadRng;
 use sfs_lab::report::{Document, Series, table, with_bar};
 use sfs_mkfs::output;
-use sfs_ssd::{
-    Arrivals, Cleaning, HostRequest, RequestKind, RequestQueue, Responses, Scheduling, Ssd,
-    SsdConfig, SsdProfile,
-};
+use sfs_ssd::{HostRequest, RequestKind, RequestQueue, Scheduling, Ssd, SsdConfig, SsdProfile};
 
 use super::informed_cleaning;
-
-/// Size of a page, in bytes.
-const PAGE: u64 = 4096;
+use device::{PAGE, cells, filled};
 
 /// Table 2: sequential and random MB/s, of reads and of writes.
 const BANDWIDTHS: [(&str, [f64; 4]); 6] = [
@@ -35,14 +36,13 @@ const SEQUENTIAL: [f64; 5] = [0.0, 0.2, 0.4, 0.6, 0.8];
 const UNALIGNED_MS: [f64; 5] = [10.6, 10.6, 10.5, 10.2, 10.5];
 const ALIGNED_MS: [f64; 5] = [10.6, 10.4, 8.9, 7.6, 5.6];
 
-/// Table 6: improvement of priority requests by the share of writes, in percent.
-const WRITES: [u32; 5] = [20, 40, 50, 60, 80];
-const PRIORITY: [f64; 5] = [0.0, 9.56, 10.27, 9.61, 9.47];
-
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     traces: TraceFolder,
+    /// Number of runs of Postmark for each number of transactions of table 5.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
     /// Leave out table 5, which needs Postmark, FUSE and loop devices.
     #[arg(long)]
     no_postmark: bool,
@@ -57,35 +57,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let mut done = 0;
         let mut step = || {
             done += 1;
-            progress(done, 6);
+            progress(done, 8);
         };
-        let mut text = bandwidths()?;
+        let mut text = contract::table1()?;
+        step();
+        text += &bandwidths()?;
+        step();
+        text += &saw_tooth::figure2(document.as_ref())?;
         step();
         text += &swtf()?;
         step();
         text += &alignment(document.as_ref())?;
         step();
-        text += &macro_benchmarks(&arguments.traces)?;
+        text += &large_writes::table4(&arguments.traces)?;
         step();
         if !arguments.no_postmark {
-            text += &informed_cleaning::table5()?;
+            text += &informed_cleaning::table5(arguments.runs)?;
         }
         step();
-        text += &priorities(document.as_ref())?;
+        text += &priority::table6(document.as_ref())?;
         step();
         anyhow::Ok(text)
     })?;
     output::print(&text)?;
     document.map_or(Ok(()), |document| document.section("atc09", &text))
-}
-
-fn cells(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| (*text).to_owned()).collect()
-}
-
-/// Returns a device that is full and idle.
-fn filled(config: &SsdConfig) -> Result<Ssd> {
-    Ssd::filled(config).context("too few spare blocks")
 }
 
 /// Returns the throughput in MB/s of requests of `len` bytes, one after the other, `total` bytes in all.
@@ -232,106 +227,4 @@ fn runs(capacity: u64, sequential: f64) -> impl Iterator<Item = HostRequest> {
         let request = HostRequest::new(RequestKind::Write, u64::from(block) * PAGE, PAGE);
         HostRequest { arrival_ns: at_ns, ..request }
     })
-}
-
-/// Returns table 4: the gain by alignment under traces, with 32 requests in flight.
-fn macro_benchmarks(traces: &TraceFolder) -> Result<String> {
-    let heading = cells(&["table 4", "improvement by aligned writes"]);
-    let mut rows = vec![
-        cells(&["paper: Postmark", "1.15%"]),
-        cells(&["paper: TPC-C", "3.08%"]),
-        cells(&["paper: Exchange", "4.89%"]),
-        cells(&["paper: IOzone", "36.54%"]),
-    ];
-    let named = ["disksim-postmark", "tpcc-small", "cloudphysics-vm", "opencas-rocksdb-ycsb-a-xfs"];
-    for name in named {
-        let Some(path) = traces.find(format!("{name}.csv.zst")) else { continue };
-        let config = SsdConfig::eight_packages(8, 8, 1);
-        let cluster = config.geometry.cluster_size();
-        let trace = BlockTrace::open(&path)?.compact(cluster);
-        let geometry = config.geometry.with_capacity(trace.end().next_multiple_of(cluster));
-        let config = SsdConfig { geometry, ..config };
-        let mean = |merging: bool| -> Result<f64> {
-            let mut ssd = filled(&config)?;
-            let queue = RequestQueue {
-                depth: 32,
-                arrivals: Arrivals::Eager,
-                merging,
-                ..RequestQueue::FCFS
-            };
-            let begun_ns = ssd.idle_ns();
-            let requests = trace.records.iter().map(|record| record.request());
-            let ended_ns = queue.run(&mut ssd, begun_ns, requests, |_, _| {});
-            Ok((ended_ns - begun_ns) as f64)
-        };
-        let gain = 1.0 - mean(true)? / mean(false)?;
-        rows.push(vec![name.to_owned(), format!("{:.2}%", gain * 100.0)]);
-    }
-    Ok(format!(
-        "Ours: less time for the whole trace, with 32 requests in flight.\n\n{}\n",
-        table(&heading, &rows)
-    ))
-}
-
-/// Returns table 6: the responses of priority requests under priority-aware cleaning.
-fn priorities(document: Option<&Document>) -> Result<String> {
-    let heading = cells(&[
-        "table 6: writes",
-        "priority requests better by: paper",
-        "ours",
-        "agnostic, ms",
-        "aware, ms",
-        "others: agnostic, ms",
-        "aware, ms",
-    ]);
-    let (mut rows, mut curves) = (Vec::new(), [Vec::new(), Vec::new()]);
-    for (no, writes) in WRITES.into_iter().enumerate() {
-        let [agnostic, aware] = [with_priority(writes, false)?, with_priority(writes, true)?];
-        let gain = (1.0 - aware[0] / agnostic[0]) * 100.0;
-        curves[0].push((f64::from(writes), PRIORITY[no]));
-        curves[1].push((f64::from(writes), gain));
-        rows.push(vec![
-            format!("{writes}%"),
-            format!("{:.1}%", PRIORITY[no]),
-            format!("{gain:.1}%"),
-            format!("{:.3}", agnostic[0]),
-            format!("{:.3}", aware[0]),
-            format!("{:.3}", agnostic[1]),
-            format!("{:.3}", aware[1]),
-        ]);
-    }
-    if let Some(document) = document {
-        let [paper, ours] = curves;
-        let series = [Series::new("paper", paper), Series::new("ours", ours)];
-        document.figure("atc09-priority", &series)?;
-    }
-    Ok(format!("{}\n", table(&heading, &rows)))
-}
-
-/// Returns the mean responses, in ms, of the tenth of the requests with priority, and of the others.
-fn with_priority(writes: u32, priority_aware: bool) -> Result<[f64; 2]> {
-    let cleaning = Cleaning { low_permille: 50, critical_permille: 20, priority_aware };
-    let mut ssd =
-        filled(&SsdConfig { cleaning: Some(cleaning), ..SsdConfig::eight_packages(1, 1, 200) })?;
-    let pages = ssd.geometry().pages();
-    let mut random = WorkloadRng::new(11);
-    for _ in 0..2 * pages {
-        let offset = u64::from(random.below(pages)) * PAGE;
-        ssd.serve(&HostRequest::new(RequestKind::Write, offset, PAGE), 0);
-    }
-    let from_ns = ssd.idle_ns();
-    let mut at_ns = from_ns;
-    let requests = (0..60_000).map(move |_| {
-        at_ns += u64::from(random.below(800_000));
-        let write = random.below(100) < writes;
-        let kind = if write { RequestKind::Write } else { RequestKind::Read };
-        let request = HostRequest::new(kind, u64::from(random.below(pages)) * PAGE, PAGE);
-        HostRequest { arrival_ns: at_ns, priority: random.below(10) == 0, ..request }
-    });
-    let mut responses = [Responses::default(); 2];
-    let queue = RequestQueue { scheduling: Scheduling::Swtf, ..RequestQueue::FCFS };
-    queue.run(&mut ssd, from_ns, requests, |request, completion| {
-        responses[usize::from(!request.priority)].add(completion);
-    });
-    Ok(responses.map(|responses| responses.mean_ms()))
 }

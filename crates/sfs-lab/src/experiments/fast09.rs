@@ -1,8 +1,10 @@
-//! `sfs-lab reproduce fast09`: figures 2 and 3 of the FAST 2009 paper (a performance model and space
+//! `sfs-lab reproduce fast09`: figures 2 and 3 and table 2 of the FAST 2009 paper (a performance model and space
 //! allocation schemes for SSDs).
 //!
 //! Computes, in virtual time, the response of every request on Mtron's flash, and the throughput by size of
-//! request on three devices.
+//! request on three devices; and the memory of the allocation schemes.
+
+mod memory;
 
 use std::path::PathBuf;
 
@@ -47,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let spikes = spikes(document.as_ref(), &mut |done| progress(done, total))?;
         let sizes =
             sizes(document.as_ref(), &mut |done| progress(SIZES.len() as u64 + done, total))?;
-        anyhow::Ok(format!("{spikes}\n{sizes}"))
+        anyhow::Ok(format!("{spikes}\n{sizes}{}", memory::table2(&LOGICAL_BLOCKS)?))
     })?;
     output::print(&text)?;
     document.map_or(Ok(()), |document| document.section("fast09", &text))

@@ -11,7 +11,7 @@ use sfs_lab::block_trace::BlockTrace;
 use sfs_lab::block_trace::{Syncs, TraceStatistics};
 use sfs_lab::flash::{ModelOutcome, RecordedRequests, scaled};
 use sfs_lab::host::{
-    Ageing, Disk, DiskRequest, Filesystem, Postmark, RandomAccessJobs, need_disks,
+    Ageing, Disk, DiskRequest, Filesystem, Interrupted, Postmark, RandomAccessJobs, need_disks,
 };
 use sfs_lab::report::{Document, Series, table, with_bar};
 use sfs_mkfs::{Human, output, parse_size};
@@ -275,6 +275,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             for filesystem in &filesystems {
                 match arguments.outcome(filesystem, &models, *full, load) {
                     Ok(run) => runs.push(run),
+                    Err(error) if error.is::<Interrupted>() => return Err(error),
                     Err(error) => {
                         output::complain(format_args!("{name} on {}: {error:#}", filesystem.name()))
                     }

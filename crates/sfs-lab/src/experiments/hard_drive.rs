@@ -1,7 +1,9 @@
 //! `sfs-lab reproduce hard-drive`: the model of a hard drive against its data sheet, in virtual time.
 //!
-//! Three tables: the times that the data sheet states; the bandwidth of each zone; random reads a second by the
-//! depth of the command queue.
+//! Four tables: the times that the data sheet states; the bandwidth of each zone; random reads a second by the
+//! depth of the command queue; equation 1 of the FAST 2009 paper.
+
+mod equation;
 
 use std::path::PathBuf;
 
@@ -41,10 +43,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         text += &zones(&profile);
         text.push('\n');
         text += &depths(&profile);
+        text.push('\n');
+        let points = equation::points(&profile, mean_seek_ms(&profile));
+        text += &equation::text(&points);
         if let Some(docs) = &arguments.docs {
             Document::new(docs).figure("hard-drive-seek", &[seek_series(&profile)])?;
             Document::new(docs).figure("hard-drive-zones", &zone_series(&profile))?;
             Document::new(docs).figure("hard-drive-depth", &depth_series(&profile))?;
+            Document::new(docs).figure("hard-drive-equation", &equation::series(&points))?;
         }
     }
     output::print(&text)?;

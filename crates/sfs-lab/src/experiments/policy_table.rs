@@ -1,10 +1,10 @@
-//! `sfs-lab table`: every policy on every generator and every trace.
+//! `sfs-lab table`: every policy on every generator and every recorded trace, or on the traces in a folder.
 //!
-//! A missing trace is left out, with a message.
+//! A missing trace is left out, with a message; in a folder also one that is no trace, or too small.
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use sfs_lab::report::{Document, run_parallel, table};
 use sfs_lab::simulation::SimulationOutcome;
 use sfs_lab::simulation::{Buffering, VolumeSizeRequest, WriteOutPolicy};
@@ -50,14 +50,36 @@ pub(crate) struct Arguments {
     /// Number of different blocks above which a trace is left out, with a message.
     #[arg(long, default_value_t = 2_000_000)]
     blocks_max: u32,
+    /// Run every trace in this folder, in any format of `sfs-lab replay`, instead of the generators and recorded traces.
+    #[arg(long, value_name = "DIR", conflicts_with = "docs")]
+    folder: Option<PathBuf>,
+    /// Print CSV.
+    #[arg(long)]
+    csv: bool,
     /// Folder of lab.md, whose section is replaced.
     #[arg(long)]
     docs: Option<PathBuf>,
 }
 
+impl Arguments {
+    fn workloads(&self) -> Result<Vec<NamedSource>> {
+        match &self.folder {
+            Some(folder) => workloads::in_folder(folder, self.blocks_max),
+            None => {
+                let mut workloads = workloads::generators()?;
+                workloads.extend(workloads::traces(&self.traces, self.blocks_max)?);
+                Ok(workloads)
+            }
+        }
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let mut workloads = workloads::generators()?;
-    workloads.extend(workloads::traces(&arguments.traces, arguments.blocks_max)?);
+    let mut workloads = arguments.workloads()?;
+    if arguments.folder.is_some() {
+        workloads.retain(|(name, source)| is_large_enough(arguments, name, source));
+        ensure!(!workloads.is_empty(), "no trace in the folder can be simulated");
+    }
     let unbuffered = Results::of(arguments, &workloads, 0, &UNBUFFERED)?;
     let policies = [&UNBUFFERED[..], &BUFFERED].concat();
     let buffered = Results::of(arguments, &workloads, BUFFER_SEGMENTS, &policies)?;
@@ -71,14 +93,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }),
         unbuffered.table(|outcome| format!("{:.0}", outcome.nanoseconds_per_write)),
     );
-    output::print(&text)?;
+    let outcomes = || unbuffered.outcomes().chain(buffered.outcomes());
+    if arguments.csv {
+        output::print(SimulationOutcome::csv(outcomes()))?;
+    } else {
+        output::print(&text)?;
+    }
     if let Some(docs) = &arguments.docs {
         let document = Document::new(docs);
         document.section("table", &text)?;
-        let outcomes = unbuffered.outcomes().chain(buffered.outcomes());
-        document.file("table.csv", &SimulationOutcome::csv(outcomes))?;
+        document.file("table.csv", &SimulationOutcome::csv(outcomes()))?;
     }
     Ok(())
+}
+
+/// Returns whether a volume of a trace's size has room for every policy. Otherwise reports the reason on standard error.
+fn is_large_enough(arguments: &Arguments, name: &str, source: &Source) -> bool {
+    let fits = UNBUFFERED.iter().try_for_each(|&policies| {
+        let trial = experiment(arguments, name, source, policies, BUFFER_SEGMENTS);
+        Experiment { warm_up: 0.0, measure: 0.0, ..trial }.run(&mut |_, _| ()).map(|_| ())
+    });
+    fits.inspect_err(|error| output::complain(format_args!("skipped: {name}: {error:#}"))).is_ok()
 }
 
 /// Size of the buffer, in segments.
@@ -104,7 +139,8 @@ impl<'a> Results<'a> {
             }
         }
         let mut outcomes = run_parallel(&experiments, |experiment: &Experiment<'_>| {
-            experiment.run(&mut |_, _| ())
+            let name = || format!("{} with {}", experiment.workload, experiment.grouping);
+            experiment.run(&mut |_, _| ()).with_context(name)
         })?
         .into_iter();
         let row = |(name, _): &'a NamedSource| {

@@ -2,6 +2,8 @@
 //!
 //! The paper's values were read from its plots. Independent simulations run in parallel.
 
+mod ranks;
+
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -174,6 +176,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let document = arguments.docs.as_deref().map(Document::new);
     text += &by_utilization(arguments, document.as_ref())?;
     text += &histogram(arguments, document.as_ref())?;
+    let tpcc = arguments.outcome(&SimulationCase {
+        workload: "tpcc",
+        policies: ("sfs-fast12", "cost-hotness"),
+        utilization: 0.7,
+        groups: None,
+    })?;
+    text += &ranks::text(&tpcc.ranks, document.as_ref())?;
     output::print(&text)?;
     document.map_or(Ok(()), |document| document.section("reproduce", &text))
 }
@@ -222,7 +231,11 @@ fn by_utilization(arguments: &Arguments, document: Option<&Document>) -> Result<
             rows.push(line);
         }
         if let Some(document) = document {
-            document.figure(&format!("cost-{}", workload.replace(':', "-")), &series)?;
+            let papers = [("LFS-CB, paper", lfs), ("SFS, paper", sfs)].map(|(name, costs)| {
+                Series::new(name, UTILIZATIONS.into_iter().zip(costs).collect())
+            });
+            let all = [&series[..], &papers].concat();
+            document.figure(&format!("cost-{}", workload.replace(':', "-")), &all)?;
         }
     }
     Ok(format!("{}\n", table(&heading, &rows)))

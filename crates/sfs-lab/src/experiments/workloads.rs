@@ -1,5 +1,7 @@
 //! The generators and traces of the tables of policies.
 
+use std::path::Path;
+
 use anyhow::Result;
 use sfs_lab::block_trace::TraceFolder;
 use sfs_lab::workload::Source;
@@ -38,6 +40,20 @@ pub(super) fn traces(folder: &TraceFolder, blocks_max: u32) -> Result<Vec<NamedS
         }
         traces.push((name.to_owned(), source));
     }
+    Ok(traces)
+}
+
+/// Returns the traces in any folder that have at most `blocks_max` different blocks. Reports the other files on standard
+/// error.
+pub(super) fn in_folder(folder: &Path, blocks_max: u32) -> Result<Vec<NamedSource>> {
+    let mut traces = Source::open_folder(folder)?;
+    traces.retain(|(name, source)| {
+        let fits = source.block_count().is_none_or(|count| count <= blocks_max);
+        if !fits {
+            output::complain(format_args!("skipped: {name} has more than {blocks_max} blocks"));
+        }
+        fits
+    });
     Ok(traces)
 }
 

@@ -3,6 +3,7 @@
 //! The exporting process ends when the [`Disk`] is dropped. This process only uses the disk,
 //! because a process that waits for its own requests cannot be killed.
 
+use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -39,6 +40,18 @@ pub struct DiskRequest {
     /// Size in bytes.
     pub size: u64,
 }
+
+/// This process has received a signal to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
 
 /// A running disk under a loop device.
 pub struct Disk {
@@ -99,7 +112,7 @@ impl Disk {
     /// and returns.
     pub fn check(&self) -> Result<()> {
         match self.interrupted.load(Ordering::Relaxed) {
-            true => bail!("interrupted"),
+            true => Err(Interrupted.into()),
             false => Ok(()),
         }
     }

@@ -130,6 +130,7 @@ impl AxisScale {
             }
             Self::Kibibytes if value >= 1024.0 => format!("{} MiB", value / 1024.0),
             Self::Kibibytes => format!("{value} KiB"),
+            Self::Logarithmic if value < 1e-3 => format!("{value:e}"),
             _ => {
                 // At most four digits after the point, without zeros at the end.
                 let text = format!("{value:.4}");
@@ -168,6 +169,7 @@ mod tests {
         assert_eq!(ticks(AxisScale::Linear, 0.4, 0.9), ["0.4", "0.5", "0.6", "0.7", "0.8", "0.9"]);
         assert_eq!(ticks(AxisScale::Logarithmic, 1.0, 20.0), ["1", "2", "5", "10", "20"]);
         assert_eq!(ticks(AxisScale::Logarithmic, 0.5, 19_000.0)[..3], ["1", "10", "100"]);
+        assert_eq!(ticks(AxisScale::Logarithmic, 1e-5, 0.5)[..3], ["1e-5", "1e-4", "0.001"]);
         assert_eq!(
             ticks(AxisScale::Kibibytes, 4.0, 4096.0).concat(),
             "4 KiB16 KiB64 KiB256 KiB1 MiB4 MiB"

@@ -36,6 +36,9 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 0, 0),
 ];
 
+/// Minimum number of points with a line: between two points a line would claim more than is known.
+const LINE_POINTS_MIN: usize = 3;
+
 /// Maximum number of points of a line with markers.
 const MARKERS_MAX: usize = 40;
 
@@ -154,7 +157,9 @@ impl FigureStyle {
             .draw()?;
         for (colour, line) in COLOURS.iter().cycle().zip(series) {
             let points = line.points.iter().copied();
-            chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?;
+            if line.points.len() >= LINE_POINTS_MIN {
+                chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?;
+            }
             if line.points.len() <= MARKERS_MAX {
                 chart.draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?;
             }

@@ -20,7 +20,7 @@ const fn figure(name: &'static str, title: &'static str, x: Axis, y: Axis) -> Fi
 }
 
 /// All figures.
-pub const FIGURES: [FigureStyle; 22] = [
+pub const FIGURES: [FigureStyle; 26] = [
     figure(
         "hard-drive-seek",
         "Deskstar 7K500: seek time by distance",
@@ -39,6 +39,12 @@ pub const FIGURES: [FigureStyle; 22] = [
         Axis { label: "depth of the command queue", scale: AxisScale::Logarithmic },
         Axis { label: "reads a second", scale: AxisScale::FromZero },
     ),
+    figure(
+        "hard-drive-equation",
+        "Deskstar 7K500: time of a block by blocks written together",
+        Axis { label: "blocks of 4 KiB written to a place (f R)", scale: AxisScale::Logarithmic },
+        Axis { label: "time of a block, ms", scale: AxisScale::Logarithmic },
+    ),
     figure("cost-zipf-0.99", "Write cost, Zipf 0.99", UTILIZATION, WRITE_COST),
     figure("cost-uniform", "Write cost, uniform", UTILIZATION, WRITE_COST),
     figure("cost-tpcc", "Write cost, TPC-C-like", UTILIZATION, WRITE_COST),
@@ -48,6 +54,13 @@ pub const FIGURES: [FigureStyle; 22] = [
         Axis { label: "utilization of a segment", scale: AxisScale::FromZero },
         Axis { label: "share of the segments", scale: AxisScale::FromZero },
     ),
+    figure(
+        "hotness-tpcc",
+        "Hotness of segments by rank, TPC-C-like, 70% full",
+        Axis { label: "rank of the segment, the hottest first", scale: AxisScale::FromZero },
+        Axis { label: "hotness over the hottest segment's", scale: AxisScale::Logarithmic },
+    ),
+    figure("random-writes", "Random writes by size of request", SIZE, THROUGHPUT),
     figure("fast09-spikes-8k", "Mtron: response by request, 8 KiB", REQUEST, RESPONSE),
     figure("fast09-spikes-1024k", "Mtron: response by request, 1 MiB", REQUEST, RESPONSE),
     figure("fast09-spikes-4096k", "Mtron: response by request, 4 MiB", REQUEST, RESPONSE),
@@ -56,6 +69,12 @@ pub const FIGURES: [FigureStyle; 22] = [
     figure("fast09-sizes-mtron", "Mtron: throughput by size of request", SIZE, THROUGHPUT),
     figure("fast09-figure5", "FSL on Mtron, hybrid mapping", FULL_PERCENT, DEVICE_TIME),
     figure("fast09-figure6", "CVFS-Large on Mtron, hybrid mapping", FULL_PERCENT, DEVICE_TIME),
+    figure(
+        "atc09-sawtooth",
+        "Write bandwidth by size of the writes, stripe of 1 MiB",
+        Axis { label: "size of a write, MiB", scale: AxisScale::FromZero },
+        Axis { label: "throughput, MB/s", scale: AxisScale::FromZero },
+    ),
     figure(
         "atc09-alignment",
         "Aligned over unaligned writes of 4 KiB",
@@ -66,7 +85,7 @@ pub const FIGURES: [FigureStyle; 22] = [
         "atc09-priority",
         "Priority requests under priority-aware cleaning",
         Axis { label: "share of writes, %", scale: AxisScale::FromZero },
-        Axis { label: "response time saved, %", scale: AxisScale::FromZero },
+        Axis { label: "response time saved, %", scale: AxisScale::Linear },
     ),
     figure("flash-utilization-0", "SSD-M, Zipf 0.99", UTILIZATION, USER_THROUGHPUT),
     figure("flash-utilization-1", "SSD-M, uniform", UTILIZATION, USER_THROUGHPUT),

@@ -235,6 +235,7 @@ impl Experiment<'_> {
             victim_utilization: counters.victim_utilization(space.segment_blocks),
             nanoseconds_per_write,
             counters,
+            ranks: simulation.ranks(),
         }
     }
 

@@ -6,10 +6,11 @@
 use std::collections::VecDeque;
 
 use sfs_core::format::{Group, Head, History, SegmentState, UsageEntry};
-use sfs_core::policy::VictimPolicy;
+use sfs_core::policy::{self, VictimPolicy};
 
 use super::counters::{SimulationCounters, bin};
 use super::no_room::NoRoom;
+use super::outcome::SegmentRank;
 use super::space::VolumeSize;
 
 /// Slot of a block that is not in the log.
@@ -186,6 +187,20 @@ impl SegmentLog {
                 (entry.state, entry.sealed) = (SegmentState::Sealed, now);
             }
         }
+    }
+
+    /// Returns the Sealed segments with live blocks, the hottest first.
+    pub(super) fn ranks(&self, now: u32) -> Vec<SegmentRank> {
+        let is_live =
+            |entry: &&UsageEntry| entry.state == SegmentState::Sealed && entry.live_blocks > 0;
+        let rank = |entry: &UsageEntry| SegmentRank {
+            hotness: policy::segment_hotness(entry, now),
+            utilization: f64::from(entry.live_blocks) / f64::from(self.segment_blocks),
+            group: entry.data_group().map_or(0, |group| group.0),
+        };
+        let mut ranks: Vec<_> = self.entries.iter().filter(is_live).map(rank).collect();
+        ranks.sort_by(|a, b| b.hotness.total_cmp(&a.hotness));
+        ranks
     }
 
     /// Returns the Sealed segment with the highest score above zero.

@@ -7,6 +7,17 @@ use super::buffering::Buffering;
 use super::counters::{HISTOGRAM_BINS, SimulationCounters};
 use super::space::VolumeSize;
 
+/// A Sealed segment at the end of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct SegmentRank {
+    /// Hotness as the SFS paper defines it: the mean write count of the live blocks over their mean age in ticks.
+    pub hotness: f64,
+    /// Live blocks over all blocks, 0..=1.
+    pub utilization: f64,
+    /// Group of the segment.
+    pub group: u8,
+}
+
 /// The outcome of an experiment.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct SimulationOutcome {
@@ -46,6 +57,9 @@ pub struct SimulationOutcome {
     pub nanoseconds_per_write: f64,
     /// Counts since the end of the warm-up.
     pub counters: SimulationCounters,
+    /// Sealed segments with live blocks at the end, the hottest first; not in the JSON.
+    #[serde(skip)]
+    pub ranks: Vec<SegmentRank>,
 }
 
 impl SimulationOutcome {

@@ -9,6 +9,7 @@ use super::buffering::Buffering;
 use super::counters::SimulationCounters;
 use super::no_room::NoRoom;
 use super::oracle::WriteSchedule;
+use super::outcome::SegmentRank;
 use super::space::VolumeSize;
 use super::writer::SimulatedLogWriter;
 use crate::workload::BlockOperation;
@@ -50,6 +51,11 @@ impl Simulation {
     /// Adds the Sealed segments and the room that holds no data, as they are now, to the counters.
     pub fn sample(&mut self) {
         self.log.writer.log.sample(&mut self.log.writer.counters);
+    }
+
+    /// Returns the Sealed segments with live blocks, the hottest first, as they are now.
+    pub fn ranks(&self) -> Vec<SegmentRank> {
+        self.log.writer.log.ranks(self.log.writer.now())
     }
 
     /// Carries out a user's operation.

@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use sfs_mkfs::output;
 
 use super::generators::{HotCold, Pieces, Sequential, Shift, Streams};
 use super::operation::Workload;
 use super::tpcc::TpccLike;
 use super::trace::{TraceFile, TraceReplay};
 use super::zipf::{self, Zipf};
+use crate::block_trace;
 use crate::random::WorkloadRng;
 
 /// Largest exponent of a Zipf distribution.
@@ -76,6 +78,27 @@ impl Source {
         })
     }
 
+    /// Reads every trace in a folder, in any format of [`BlockTrace::open`](crate::block_trace::BlockTrace::open). Returns
+    /// each with the name of its file. Reports the other files on standard error, with the reason.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be read, or no file in it is a trace that writes.
+    pub fn open_folder(folder: &Path) -> Result<Vec<(String, Self)>> {
+        let mut traces = Vec::new();
+        for path in block_trace::files_in(folder)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            match TraceFile::open(&path) {
+                Ok(trace) => traces.push((name, Self::Trace(trace))),
+                Err(error) => output::complain(format_args!("skipped: {error:#}")),
+            }
+        }
+        if traces.is_empty() {
+            bail!("{}: no file in this folder is a trace that writes", folder.display());
+        }
+        Ok(traces)
+    }
+
     /// Returns the number of blocks of a trace; `None` for a generator, which takes any number.
     pub fn block_count(&self) -> Option<u32> {
         match self {
@@ -130,6 +153,34 @@ fn hot_fractions(parts: &str) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_has_its_traces_by_name_whatever_their_formats() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let error = Source::open_folder(folder.path()).expect_err("nothing").to_string();
+        assert!(error.ends_with("no file in this folder"), "{error}");
+        let write = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).expect("a file");
+        };
+        write("README.md", "About these traces\n");
+        write("wrong.csv", "us,op,offset,len\n1,X,0,0\n");
+        write(".hidden", "us,op,offset,len\n1,W,0,4096\n");
+        let error = Source::open_folder(folder.path()).expect_err("no trace").to_string();
+        assert!(error.ends_with("is a trace that writes"), "{error}");
+        write("d.csv", "us,op,offset,len\n1,W,0,8192\n");
+        write("b.iolog", "fio version 2 iolog\n/b add\n/b write 0 4096\n");
+        write("c.blkparse", "  8,0 1 1 0.000000000 697 Q W 8 + 24 [fio]\n");
+        write("a.syscalls", "1 0 open \"/a\" O_RDWR 3\n1 1 write 3 16384\n");
+        let volume = sfs_trace::TraceProperties::default();
+        write("e.trace", &format!("{volume}1,write,5,0,20480,0,0,0\n"));
+        let traces = Source::open_folder(folder.path()).expect("traces");
+        let found: Vec<_> =
+            traces.iter().map(|(name, source)| (name.as_str(), source.block_count())).collect();
+        let expected =
+            [("a.syscalls", 4), ("b.iolog", 1), ("c.blkparse", 3), ("d.csv", 2), ("e.trace", 5)]
+                .map(|(name, blocks)| (name, Some(blocks)));
+        assert_eq!(found, expected);
+    }
 
     #[test]
     fn hot_and_cold_fractions_are_percentages_between_0_and_100() {

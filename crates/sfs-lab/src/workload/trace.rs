@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use rustc_hash::FxHashMap;
 use sfs_ssd::RequestKind;
 
@@ -31,7 +31,7 @@ impl TraceFile {
     ///
     /// If the file cannot be read or parsed, or writes nothing.
     pub fn open(path: &Path) -> Result<Self> {
-        let trace = BlockTrace::open(path).context("trace")?;
+        let trace = BlockTrace::open(path)?;
         let file = Self::from_records(&trace.records);
         if file.operations.is_empty() {
             bail!("{}: the trace writes nothing", path.display());

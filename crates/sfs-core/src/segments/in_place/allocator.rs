@@ -20,6 +20,35 @@ struct PendingFree {
     count: u32,
 }
 
+/// Returns the scheme of a layout; `None` for a volume whose data goes to the log.
+fn scheme(data_layout: DataLayout, segment_count: u32) -> Option<Box<dyn Scheme>> {
+    Some(match data_layout {
+        DataLayout::Log => return None,
+        DataLayout::GreedySpace => Box::new(GreedySpace::new(segment_count)),
+        DataLayout::ClockSpace => Box::new(ClockSpace::new(ThresholdRule::Table)),
+        DataLayout::ClockSpaceExact => Box::new(ClockSpace::new(ThresholdRule::Exact)),
+        DataLayout::BlockGroup => Box::new(BlockGroups),
+    })
+}
+
+/// Memory of the allocation of data in place, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocationMemory {
+    /// State of the scheme.
+    pub scheme: usize,
+    /// Bitmap of the taken blocks, which every scheme has.
+    pub bitmap: usize,
+}
+
+impl AllocationMemory {
+    /// Returns the memory for `segment_count` segments of `segment_blocks`, a power of two of at least 32; `None` for a volume
+    /// whose data goes to the log.
+    pub fn of(data_layout: DataLayout, segment_count: u32, segment_blocks: u32) -> Option<Self> {
+        let scheme = scheme(data_layout, segment_count)?.state_len();
+        Some(Self { scheme, bitmap: Bitmap::new(segment_count, segment_blocks).state_len() })
+    }
+}
+
 /// The allocator of blocks in InPlace segments.
 pub(crate) struct InPlaceAllocator {
     layout: Layout,
@@ -37,13 +66,7 @@ impl InPlaceAllocator {
     /// Returns an allocator without taken blocks; `None` for a volume whose data goes to the log.
     pub(crate) fn new(data_layout: DataLayout, layout: Layout) -> Option<Self> {
         let Layout { segment_count, segment_blocks, .. } = layout;
-        let scheme: Box<dyn Scheme> = match data_layout {
-            DataLayout::Log => return None,
-            DataLayout::GreedySpace => Box::new(GreedySpace::new(segment_count)),
-            DataLayout::ClockSpace => Box::new(ClockSpace::new(ThresholdRule::Table)),
-            DataLayout::ClockSpaceExact => Box::new(ClockSpace::new(ThresholdRule::Exact)),
-            DataLayout::BlockGroup => Box::new(BlockGroups),
-        };
+        let scheme = scheme(data_layout, segment_count)?;
         let bitmap = Bitmap::new(segment_count, segment_blocks);
         let pending = VecDeque::new();
         Some(Self { layout, bitmap, scheme, current: None, pending, free_blocks: 0 })

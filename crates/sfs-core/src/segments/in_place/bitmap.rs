@@ -30,6 +30,11 @@ impl Bitmap {
         self.words.resize(count, empty);
     }
 
+    /// Returns the number of bytes of the bitmap.
+    pub(crate) fn state_len(&self) -> usize {
+        self.words.capacity() * size_of::<u64>()
+    }
+
     pub(crate) fn segment_blocks(&self) -> u32 {
         self.segment_blocks
     }

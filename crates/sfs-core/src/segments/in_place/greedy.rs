@@ -33,12 +33,6 @@ impl GreedySpace {
         Self { entries, heap: Vec::with_capacity(segment_count as usize) }
     }
 
-    /// Returns the number of bytes of state.
-    #[cfg(test)]
-    pub(super) fn state_len(&self) -> usize {
-        self.entries.capacity() * size_of::<HeapSlot>() + self.heap.capacity() * size_of::<u32>()
-    }
-
     /// Returns the sort key of the segment at heap position `at`.
     fn rank(&self, at: usize) -> (u32, Reverse<u32>) {
         let segment = self.heap[at];
@@ -93,6 +87,10 @@ impl Scheme for GreedySpace {
 
     fn fills_up(&self) -> bool {
         true
+    }
+
+    fn state_len(&self) -> usize {
+        self.entries.capacity() * size_of::<HeapSlot>() + self.heap.capacity() * size_of::<u32>()
     }
 
     fn resize(&mut self, segment_count: u32) {

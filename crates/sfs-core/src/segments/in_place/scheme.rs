@@ -48,6 +48,11 @@ pub(super) trait Scheme: Send + Sync {
     /// Returns whether a chosen segment is filled up before the next choice, for all files.
     fn fills_up(&self) -> bool;
 
+    /// Returns the number of bytes of state that grow with the volume.
+    fn state_len(&self) -> usize {
+        0
+    }
+
     /// Notes that `segment` has `free` free blocks now; 0 if it is no longer InPlace.
     fn note_free(&mut self, _segment: u32, _free: u32) {}
 

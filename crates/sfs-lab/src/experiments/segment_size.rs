@@ -1,0 +1,235 @@
+//! `sfs-lab reproduce segment-size`: the size of erase blocks that `sfs-mkfs` measures, on every profile, new and used.
+//!
+//! The measurement is that of `sfs-mkfs`, with its default limit of time and with ten times as much. Its time is the model's
+//! virtual time, which is that of a real device, so that 90 seconds are those of a user.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use sfs_device::DeviceError;
+use sfs_lab::random::WorkloadRng;
+use sfs_lab::report::{Document, run_parallel, table};
+use sfs_mkfs::measure::{Budget, Measurement, Probe, Region, Unclear, measure};
+use sfs_mkfs::{Human, output};
+use sfs_ssd::ftl::Layer;
+use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdProfile, profiles};
+
+const BLOCK: u64 = 4096;
+const GIB: u64 = 1 << 30;
+
+/// Spread of the time of each request, in percent.
+const NOISE_PERCENT: u64 = 20;
+
+/// Seeds of the noise.
+const SEEDS: [u64; 3] = [1, 2, 3];
+
+/// Longest virtual time in which a device is overwritten before it counts as used.
+const USE_NS: u64 = 600_000_000_000;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Limits of a measurement in seconds of the device; the first default is that of sfs-mkfs.
+    #[arg(long, value_name = "SECONDS", value_delimiter = ',', default_value = "90,900")]
+    measure_time: Vec<u64>,
+    /// Folder of lab.md, whose section is replaced.
+    #[arg(long)]
+    docs: Option<PathBuf>,
+}
+
+/// State of a device before the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum DeviceState {
+    /// Nothing was ever written.
+    New,
+    /// Every page was written once, in order.
+    Full,
+    /// Full, and then overwritten by random requests of 4 KiB.
+    Used,
+}
+
+const STATES: [DeviceState; 3] = [DeviceState::New, DeviceState::Full, DeviceState::Used];
+
+/// A measurement to make.
+struct Case<'a> {
+    limit_secs: u64,
+    device: &'a SsdProfile,
+    state: DeviceState,
+    seed: u64,
+}
+
+/// A line of the CSV.
+#[derive(Serialize)]
+struct CsvRow<'a> {
+    limit_seconds: u64,
+    profile: &'a str,
+    layer: String,
+    capacity: u64,
+    erase_block: u64,
+    state: DeviceState,
+    seed: u64,
+    found: Option<u64>,
+    reason: String,
+    seconds: f64,
+    written: u64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let devices = devices();
+    let seeds =
+        |limit_secs, device, state| SEEDS.map(move |seed| Case { limit_secs, device, state, seed });
+    let cases: Vec<Case<'_>> = arguments
+        .measure_time
+        .iter()
+        .flat_map(|limit| devices.iter().map(move |device| (*limit, device)))
+        .flat_map(|(limit, device)| STATES.map(|state| seeds(limit, device, state)))
+        .flatten()
+        .collect();
+    let found = run_parallel(&cases, measured)?;
+    let tables = found.chunks(devices.len() * STATES.len() * SEEDS.len());
+    let mut text = format!(
+        "Models in virtual time, noise of {NOISE_PERCENT}% in every request, {} seeds: the sizes found, or the size at which the \
+         time ran out; in parentheses the longest time of the device and the most bytes written.\n\n",
+        SEEDS.len()
+    );
+    for (limit, found) in arguments.measure_time.iter().zip(tables) {
+        text += &table_of(*limit, &devices, found);
+    }
+    output::print(&text)?;
+    let Some(docs) = &arguments.docs else { return Ok(()) };
+    let document = Document::new(docs);
+    document.file("segment-size.csv", &csv(&cases, &found)?)?;
+    document.section("segment-size", &text)
+}
+
+/// Returns all profiles as devices of 1 GiB, and the device of 12 GiB that was once left undecided.
+fn devices() -> Vec<SsdProfile> {
+    let mut devices: Vec<SsdProfile> = profiles();
+    let undecided = devices.iter().find(|profile| profile.name == "ssd-m").cloned();
+    // The simulator of the SFS paper has erase blocks without clusters, which a write of 4 KiB can fill at full speed.
+    devices.retain(|profile| profile.name != "fast12");
+    let mut devices: Vec<SsdProfile> =
+        devices.into_iter().map(|profile| profile.with_capacity(GIB)).collect();
+    devices.extend(
+        undecided.map(|profile| {
+            profile.with_layer(Layer::Fast { log_blocks: 8 }).with_capacity(12 * GIB)
+        }),
+    );
+    devices
+}
+
+/// A model in virtual time whose requests take up to [`NOISE_PERCENT`] more or less.
+struct NoisyModel {
+    ssd: Ssd,
+    now_ns: u64,
+    random: WorkloadRng,
+}
+
+impl Probe for NoisyModel {
+    fn write(&mut self, address: u64, count: u64) -> Result<u64, DeviceError> {
+        let request = HostRequest::new(RequestKind::Write, address * BLOCK, count * BLOCK);
+        let ended_ns = self.ssd.serve(&request, self.now_ns).ended_ns;
+        let took_ns = ended_ns - self.now_ns;
+        self.now_ns = ended_ns;
+        let noise = u64::from(self.random.below(2 * NOISE_PERCENT as u32 + 1));
+        Ok(took_ns * (100 - NOISE_PERCENT + noise) / 100)
+    }
+}
+
+fn measured(case: &Case<'_>) -> Result<Measurement> {
+    let config = case.device.config();
+    let ssd = match case.state {
+        DeviceState::New => Ssd::new(&config),
+        DeviceState::Full | DeviceState::Used => Ssd::filled(&config),
+    };
+    let ssd = ssd.context("too few spare blocks")?;
+    let now_ns = ssd.idle_ns();
+    let mut model = NoisyModel { ssd, now_ns, random: WorkloadRng::new(case.seed) };
+    let block_count = model.ssd.capacity() / BLOCK;
+    if case.state == DeviceState::Used {
+        let mut written = 0;
+        while written < block_count && model.now_ns - now_ns < USE_NS {
+            let address = u64::from(model.random.below(block_count as u32));
+            model.write(address, 1)?;
+            written += 1;
+        }
+    }
+    let region = Region { block_count, partition_start: 0 };
+    let total_ns = case.limit_secs.saturating_mul(1_000_000_000);
+    Ok(measure(&mut model, region, Budget { total_ns, ..Budget::DEFAULT }, &mut |_| ())?)
+}
+
+/// Returns the table of measurements with a limit of `limit` seconds.
+fn table_of(limit: u64, devices: &[SsdProfile], found: &[Measurement]) -> String {
+    let first = format!("at most {limit} s");
+    let heading = [&first, "erase block", "new", "full", "used"].map(str::to_owned);
+    let (mut rows, mut right, mut answers) = (Vec::new(), 0, 0);
+    for (device, found) in devices.iter().zip(found.chunks(STATES.len() * SEEDS.len())) {
+        let size = device.geometry.cluster_size();
+        let capacity = Human(device.geometry.capacity());
+        let mut row = vec![format!("{}, {}, {capacity}", device.name, device.layer)];
+        row.push(Human(size).to_string());
+        row.extend(found.chunks(SEEDS.len()).map(cell));
+        right += found.iter().filter(|one| one.segment_size == Some(size)).count();
+        answers += found.iter().filter(|one| one.segment_size.is_some()).count();
+        rows.push(row);
+    }
+    format!(
+        "{}\nRight in {right} of {} measurements, another size in {}, no answer in {}.\n\n",
+        table(&heading, &rows),
+        found.len(),
+        answers - right,
+        found.len() - answers
+    )
+}
+
+/// Returns what the seeds found, or the reason why they found nothing.
+fn cell(seeds: &[Measurement]) -> String {
+    let answer = |one: &Measurement| match (one.segment_size, one.unclear) {
+        (Some(size), _) => Human(size).to_string(),
+        (None, Some(Unclear::TimeRanOut { size })) => format!("time, at {}", Human(size)),
+        (None, reason) => reason.map_or("nothing".to_owned(), |reason| reason.to_string()),
+    };
+    let mut answers: Vec<String> = seeds.iter().map(answer).collect();
+    answers.dedup();
+    let ms = seeds.iter().map(|one| one.elapsed_ms).max().unwrap_or(0);
+    let written = seeds.iter().map(|one| one.written_bytes).max().unwrap_or(0);
+    format!("{} ({:.0} s, {})", answers.join(" / "), ms as f64 / 1e3, Human(written))
+}
+
+fn csv(cases: &[Case<'_>], found: &[Measurement]) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for (case, found) in cases.iter().zip(found) {
+        writer.serialize(CsvRow {
+            limit_seconds: case.limit_secs,
+            profile: case.device.name,
+            layer: case.device.layer.to_string(),
+            capacity: case.device.geometry.capacity(),
+            erase_block: case.device.geometry.cluster_size(),
+            state: case.state,
+            seed: case.seed,
+            found: found.segment_size,
+            reason: found.unclear.map_or(String::new(), |reason| reason.to_string()),
+            seconds: found.elapsed_ms as f64 / 1e3,
+            written: found.written_bytes,
+        })?;
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_mapped_device_is_recognized_new_and_full() {
+        let devices = devices();
+        let device = devices.iter().find(|profile| profile.name == "ssd-h").expect("a profile");
+        for state in [DeviceState::New, DeviceState::Full] {
+            let found = measured(&Case { limit_secs: 900, device, state, seed: 1 });
+            let found = found.expect("a model");
+            assert_eq!(found.segment_size, Some(16 << 20), "{state:?}:\n{found}");
+        }
+    }
+}
