@@ -118,18 +118,20 @@ impl FuseShell {
     pub(super) fn read(&self, ino: u64, read: &ReadArgs, room: &mut [u8]) -> OperationResult {
         let (offset, len) = (read.offset, read.size as usize);
         // The kernel itself asks for the time of access again after a read.
+        let answer = match self.read_ahead.answer(ino, read, room) {
+            Some(AnswerAhead::Window(ahead, range)) => Reply::Data(ReplyBytes::Ahead(ahead, range)),
+            Some(AnswerAhead::InPlace(len)) => Reply::InPlace(len),
+            None => match Block::room_for(offset, len, room) {
+                Some(blocks) => {
+                    let accessed = self.access_time(read.open_flags);
+                    let read = self.volume.read_into(ino, offset, len, blocks, accessed);
+                    return Ok(Reply::InPlace(read?));
+                }
+                None => Reply::Data(ReplyBytes::Content(self.volume.read(ino, offset, len)?)),
+            },
+        };
         self.note_access(ino, read.open_flags);
-        match self.read_ahead.answer(ino, read, room) {
-            Some(AnswerAhead::Window(ahead, range)) => {
-                return Ok(Reply::Data(ReplyBytes::Ahead(ahead, range)));
-            }
-            Some(AnswerAhead::InPlace(len)) => return Ok(Reply::InPlace(len)),
-            None => {}
-        }
-        match Block::room_for(offset, len, room) {
-            Some(blocks) => Ok(Reply::InPlace(self.volume.read_into(ino, offset, len, blocks)?)),
-            None => Ok(Reply::Data(ReplyBytes::Content(self.volume.read(ino, offset, len)?))),
-        }
+        Ok(answer)
     }
 
     pub(super) fn write(

@@ -334,13 +334,16 @@ impl FuseShell {
     /// Notes that file `ino`, which is open with `open_flags`, was read or opened for reading. Returns whether its time of
     /// access has moved. For a write to a part of a page the kernel reads through a descriptor that cannot read.
     pub(super) fn note_access(&self, ino: u64, open_flags: u32) -> bool {
+        self.access_time(open_flags)
+            .is_some_and(|now| self.volume.note_access(ino, now).unwrap_or(false))
+    }
+
+    /// Returns the time of an access by a handle, if it counts as one.
+    pub(super) fn access_time(&self, open_flags: u32) -> Option<Timestamp> {
         // While the mount rests, nothing is written.
         let flags = open_flags.cast_signed();
         let is_access = flags & libc::O_ACCMODE != libc::O_WRONLY && flags & libc::O_NOATIME == 0;
-        if !is_access || self.waker.is_resting() {
-            return false;
-        }
-        self.volume.note_access(ino, file_clock::now()).unwrap_or(false)
+        (is_access && !self.waker.is_resting()).then(file_clock::now)
     }
 
     /// Logs that a process has shut the volume down.

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use sfs_core::Volume;
+use sfs_device::BLOCK_SIZE;
 use sfs_fuse::ReadArgs;
 
 pub(super) use self::window::Ahead;
@@ -108,7 +109,10 @@ impl ReadAhead {
     /// Notes a read of file `ino`, and answers it if its bytes were read ahead. They may be put into `room`.
     pub(super) fn answer(&self, ino: u64, read: &ReadArgs, room: &mut [u8]) -> Option<AnswerAhead> {
         let len = read.size as usize;
-        if self.window_max == 0 || len == 0 {
+        // Whoever bypasses the kernel's cache for single blocks does not wait for the lists of windows.
+        let is_direct = read.open_flags.cast_signed() & libc::O_DIRECT != 0;
+        let is_single = is_direct && len <= BLOCK_SIZE;
+        if self.window_max == 0 || len == 0 || is_single {
             return None;
         }
         let key = (ino, read.handle);

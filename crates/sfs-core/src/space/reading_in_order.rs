@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use sfs_device::BLOCK_SIZE;
 
 /// Largest number of bytes that one step moves.
 const WINDOW_BYTES: u64 = 4 << 20;
@@ -109,7 +110,9 @@ impl IdleDefragmentation {
     }
 
     pub(super) fn note_read(&self, ino: u64, offset: u64, len: u64) {
+        // Whoever reads much in order reads more at a time, and others need not wait for this.
         if self.percent > 0
+            && len > BLOCK_SIZE as u64
             && let Some(mut reading) = self.reading.try_lock()
         {
             reading.note(ino, offset, len);

@@ -23,10 +23,28 @@ impl Volume {
             return Ok(false);
         }
         let inode = self.attributes(ino)?;
+        Ok(self.set_access_time((ino, &inode), policy, now))
+    }
+
+    /// Notes an access as [`Volume::note_access`] does, to a file whose attributes are known.
+    pub(super) fn note_access_to(&self, of: (u64, &Inode), now: Timestamp) {
+        let policy = *self.access_policy.lock();
+        if policy != AccessTimePolicy::Never && self.health.check_writable().is_ok() {
+            self.set_access_time(of, policy, now);
+        }
+    }
+
+    /// Returns whether the time of access moves.
+    fn set_access_time(
+        &self,
+        (ino, inode): (u64, &Inode),
+        policy: AccessTimePolicy,
+        now: Timestamp,
+    ) -> bool {
         let moves = inode.kind() == FileKind::Regular
             && !inode.flags.contains(InodeFlags::NO_ATIME)
-            && (policy == AccessTimePolicy::Strict || is_relatively_old(&inode, now));
-        Ok(moves && inode.atime != now && self.metadata.access_times().set(ino, now))
+            && (policy == AccessTimePolicy::Strict || is_relatively_old(inode, now));
+        moves && inode.atime != now && self.metadata.access_times().set(ino, now)
     }
 
     /// Changes the policy of [`Volume::note_access`].

@@ -6,7 +6,7 @@ use sfs_device::{BLOCK_SIZE, Block};
 
 use super::Volume;
 use crate::files::InodeState;
-use crate::format::{Corruption, CorruptionKind, FileKind, ItemKind, Key};
+use crate::format::{Corruption, CorruptionKind, FileKind, ItemKind, Key, Timestamp};
 use crate::metadata::MetadataError;
 use crate::metadata::Txn;
 use crate::request::ReadBuffer;
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 impl Volume {
     /// Returns up to `len` bytes of `ino` from `offset` on; fewer at the end of the file.
     pub fn read(&self, ino: u64, offset: u64, len: usize) -> Result<ReadBuffer> {
-        self.content(ino, offset, len, |handle, len| {
+        self.content(ino, (offset, len), None, |handle, len| {
             let mut buffer =
                 ReadBuffer::new(offset, len, self.dirty.pool()).ok_or(Error::NoMemory)?;
             self.fill(handle, first_block(offset), buffer.blocks_mut())?;
@@ -24,7 +24,7 @@ impl Volume {
     }
 
     /// Reads up to `len` bytes of `ino` from `offset` on into `blocks`, and returns their number. The rest of the
-    /// last block is undefined. See [`Volume::read`].
+    /// last block is undefined. See [`Volume::read`]. With `accessed`, the access is noted as [`Volume::note_access`] does.
     ///
     /// # Panics
     ///
@@ -35,9 +35,10 @@ impl Volume {
         offset: u64,
         len: usize,
         blocks: &mut [Block],
+        accessed: Option<Timestamp>,
     ) -> Result<usize> {
         assert!(offset.is_multiple_of(BLOCK_SIZE as u64), "{offset} begins no block");
-        self.content(ino, offset, len, |handle, len| {
+        self.content(ino, (offset, len), accessed, |handle, len| {
             self.fill(handle, first_block(offset), &mut blocks[..len.div_ceil(BLOCK_SIZE)])?;
             Ok(len)
         })
@@ -48,8 +49,8 @@ impl Volume {
     fn content<T: Default>(
         &self,
         ino: u64,
-        offset: u64,
-        len: usize,
+        (offset, len): (u64, usize),
+        accessed: Option<Timestamp>,
         take: impl FnOnce(&InodeState, usize) -> Result<T>,
     ) -> Result<T> {
         self.space.note_request();
@@ -60,6 +61,9 @@ impl Volume {
             FileKind::Directory => return Err(Error::IsDirectory),
             FileKind::Regular => {}
             _ => return Err(Error::Invalid),
+        }
+        if let Some(now) = accessed {
+            self.note_access_to((ino, &inode), now);
         }
         let len = len.min(inode.size.saturating_sub(offset).min(usize::MAX as u64) as usize);
         self.space.note_read(ino, offset, len as u64);
