@@ -23,6 +23,9 @@ use super::fuse_shell::FuseShell;
 use super::kernel_references::KernelReferences;
 use super::reply_result::{ReplyBytes, ReplyResult};
 
+/// Largest number of earlier states that serve requests when another one is opened: each has memory of its own.
+const STATES_BEFORE_MAX: usize = 2;
+
 /// Opens the newest state of a volume, unless it is the one that was opened last. An error is a line for the user.
 pub(crate) type OpenNewer = dyn Fn() -> Result<Option<Arc<Volume>>, String> + Send + Sync;
 
@@ -129,20 +132,28 @@ impl FollowingShell {
         true
     }
 
-    /// Invalidates by `send` the attributes and the content of all inodes of which the kernel was told since the last call. The caller
-    /// holds no lock: the kernel waits for reads that are under way. Returns `false` if requests on an earlier state are under way, which
-    /// may tell the kernel more: then this is to be called again.
+    /// Invalidates by `send` the attributes and the content of all inodes of which the kernel may have something of an earlier state. The
+    /// caller holds no lock: the kernel waits for reads that are under way. Returns `false` if requests on an earlier state are under way,
+    /// which may tell the kernel more, or reads that may take long: then this is to be called again.
     pub(crate) fn invalidate(&self, send: impl Fn(u64)) -> bool {
         let (number, is_last) = {
             let mut states = self.states.write();
             states.before.retain(|shell| shell.strong_count() > 0);
             (states.number, states.before.is_empty())
         };
-        self.references.take_told().into_iter().for_each(send);
-        if is_last {
+        let (told, are_all) = self.references.take_told(number);
+        told.into_iter().for_each(send);
+        let is_done = is_last && are_all;
+        if is_done {
             self.invalidated.fetch_max(number, Ordering::AcqRel);
         }
-        is_last
+        is_done
+    }
+
+    /// Returns whether so few earlier states serve requests that there is memory for another one.
+    pub(crate) fn may_go_on(&self) -> bool {
+        let states = self.states.read();
+        states.before.iter().filter(|shell| shell.strong_count() > 0).count() < STATES_BEFORE_MAX
     }
 
     /// Returns the newest state if it is not that of `shell`, of which objects are deleted.
@@ -173,6 +184,8 @@ impl FollowingShell {
         request: &FuseRequest<'_>,
         mut serve: impl FnMut(&FuseShell) -> ReplyResult,
     ) -> ReplyResult {
+        let is_read = matches!(request.operation, FuseOperation::Read(_));
+        let _reading = is_read.then(|| self.references.read(request.node));
         let (mut shell, mut number) = self.chosen();
         let mut result = serve(&shell);
         // Nothing of a change was done, as the mount is read-only. It has passed the gate, and does not do so twice.
@@ -184,6 +197,12 @@ impl FollowingShell {
             result = serve(&shell);
         }
         if is_missing(&shell, request, &result) {
+            if let (FuseOperation::Open { .. }, Ok(Reply::Opened(opened))) =
+                (&request.operation, &result)
+            {
+                // The kernel never closes what it was not given.
+                shell.handles.released(request.node, opened.handle);
+            }
             result = Err(Errno::new(libc::ESTALE));
         }
         if let Ok(Reply::Opened(opened)) = &mut result
@@ -192,14 +211,14 @@ impl FollowingShell {
             // The kernel may have content of a state before.
             opened.flags.remove(OpenReplyFlags::KEEP_CACHE);
         }
-        self.note(request, &result);
+        self.note(request, &result, number);
         // Not before: what the kernel gets from an old state is noted before the last call of `invalidate` for that state.
         drop(shell);
         result
     }
 
-    /// Notes what the kernel learns from a reply.
-    fn note(&self, request: &FuseRequest<'_>, result: &ReplyResult) {
+    /// Notes what the kernel learns from a reply in state `number`.
+    fn note(&self, request: &FuseRequest<'_>, result: &ReplyResult, number: u64) {
         match (&request.operation, result) {
             (FuseOperation::Forget { count }, _) => {
                 return self.references.forget([(request.node, *count)]);
@@ -208,13 +227,15 @@ impl FollowingShell {
                 return self.references.forget(forgets.iter());
             }
             (FuseOperation::Release(_) | FuseOperation::Releasedir(_), _) | (_, Err(_)) => return,
-            (_, Ok(Reply::Entry(entry))) if entry.node > 0 => self.references.refer([entry.node]),
+            (_, Ok(Reply::Entry(entry))) if entry.node > 0 => {
+                self.references.refer([entry.node], number);
+            }
             (FuseOperation::Readdirplus(_), Ok(Reply::Directory(listing))) => {
-                self.references.refer(listing.nodes());
+                self.references.refer(listing.nodes(), number);
             }
             _ => {}
         }
-        self.references.tell(request.node);
+        self.references.tell(request.node, number);
     }
 }
 

@@ -166,7 +166,8 @@ impl Handler for FuseShell {
     }
 
     fn end(&self) {
-        self.freezer.end_for_good();
+        // A thaw may wait for what nobody needs any more.
         self.at_end.iter().for_each(|at_end| at_end());
+        self.freezer.end_for_good();
     }
 }

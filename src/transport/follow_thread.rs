@@ -59,10 +59,16 @@ impl Following {
                 return;
             }
             if due.is_some_and(|due| due <= Instant::now()) {
-                let newer = self.opener.open();
-                let Some(handler) = handler.upgrade() else { return };
-                handler.go_on(&newer);
                 due = next();
+                let Some(may_go_on) = handler.upgrade().map(|handler| handler.may_go_on()) else {
+                    return;
+                };
+                if may_go_on {
+                    let newer = self.opener.open();
+                    let Some(handler) = handler.upgrade() else { return };
+                    handler.go_on(&newer);
+                    due = next();
+                }
             }
             let Some(handler) = handler.upgrade() else { return };
             is_clean = handler.invalidate(|ino| {

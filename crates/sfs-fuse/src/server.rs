@@ -60,6 +60,15 @@ type Decoded<'a> = Result<FuseRequest<'a>, Malformed>;
 impl<H: Handler> Server<'_, H> {
     /// Serves the requests of the device file.
     pub(crate) fn read(&self, channel: &Arc<FuseChannel>) -> io::Result<()> {
+        let outcome = self.read_to_end(channel);
+        // Other threads may be busy with requests that wait for something else.
+        if outcome.is_ok() || channel.has_ended() {
+            self.handler.end();
+        }
+        outcome
+    }
+
+    fn read_to_end(&self, channel: &Arc<FuseChannel>) -> io::Result<()> {
         let mut buffer = MessageBuffer::new(self.agreed.max_write)?;
         if self.populates {
             buffer.populate();
@@ -83,8 +92,6 @@ impl<H: Handler> Server<'_, H> {
                 self.reply_in_place(channel, queue, (&mut buffer, len))?;
             }
         }
-        // Other threads may be busy with requests that wait for something else.
-        self.handler.end();
         Ok(())
     }
 

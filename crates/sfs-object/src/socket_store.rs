@@ -34,8 +34,10 @@ use trouble::{News, Troubles};
 const REPLY_WAIT: Duration = Duration::from_secs(300);
 /// Requests that are under way at once for one caller.
 const AT_ONCE: usize = 64;
-/// Shortest time for a reply, however long the store has not answered: it may be back.
+/// Shortest time for a reply at the end of a mount, however long the store has not answered: it may be back.
 const REPLY_WAIT_MIN: Duration = Duration::from_secs(2);
+/// Number of times its longest wait after which a request is given up that tells nothing while others of its kind are answered.
+const WAITS_ALONE: u32 = 4;
 /// Shortest time for making a connection.
 const CONNECT_WAIT_MIN: Duration = Duration::from_secs(10);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -94,6 +96,8 @@ struct Limit {
     begun: Instant,
     /// Longest time since then, and since the last useful reply.
     wait: Duration,
+    /// Shortest time for a reply, however long the store has not answered: it may be back, and slow.
+    reply_wait: Duration,
 }
 
 impl Status {
@@ -146,7 +150,8 @@ impl SocketStore {
     /// same for all such requests together.
     pub fn bound_reads(&self, wait: Duration) {
         let begun = Instant::now();
-        self.status.lock().reads.get_or_insert(Limit { begun, wait });
+        let reply_wait = REPLY_WAIT_MIN.min(wait);
+        self.status.lock().reads.get_or_insert(Limit { begun, wait, reply_wait });
     }
 
     /// Ends all requests, and those to come.
@@ -197,7 +202,7 @@ impl SocketStore {
     /// Returns the connection, or makes one. One caller makes it, and the others wait. `left` is the time for that, if it is limited.
     fn connected(&self, left: Option<Duration>) -> Result<Arc<Connection>, Reply> {
         let connection = match left {
-            Some(left) => self.connection.try_lock_for(left.max(REPLY_WAIT_MIN)),
+            Some(left) => self.connection.try_lock_for(left),
             None => Some(self.connection.lock()),
         };
         let Some(mut connection) = connection else {
@@ -255,7 +260,7 @@ impl SocketStore {
         limit: Option<Limit>,
     ) -> Result<Vec<Reply>, Stopped> {
         let Some((first, _)) = requests.first() else { return Ok(Vec::new()) };
-        let left = limit.map(|limit| self.status.lock().left(limit, first));
+        let left = limit.map(|limit| self.status.lock().left(limit, first).max(limit.reply_wait));
         let replies = match self.connected(left) {
             Ok(connection) => {
                 let sent = Instant::now();
@@ -289,19 +294,23 @@ impl SocketStore {
         let waited = sent.elapsed();
         let is_late = waited >= REPLY_WAIT
             || limit.is_some_and(|limit| {
-                waited >= REPLY_WAIT_MIN.min(limit.wait) && status.left(limit, request).is_zero()
+                waited >= limit.reply_wait && status.left(limit, request).is_zero()
             });
         if status.is_stopped { Some(Over::Stopped) } else { is_late.then_some(Over::Late) }
     }
 
     /// Returns the limit of requests like `request`, of which the caller waits no longer than `wait` for an answer.
     fn limit_of(&self, request: &Request, wait: Option<Duration>) -> Option<Limit> {
+        // An outage that lasts is not waited for anew by each request.
+        let begun = || self.status.lock().troubles.since(request).unwrap_or_else(Instant::now);
+        wait.map(|wait| Limit { begun: begun(), wait, reply_wait: wait })
+    }
+
+    /// Returns `limit`, or that of reads at the end of a mount if less is left of it.
+    fn tighter(&self, limit: Option<Limit>, request: &Request) -> Option<Limit> {
         let status = self.status.lock();
         let of_reads = status.reads.filter(|_| matches!(request, Request::GetPart(_)));
-        // An outage that lasts is not waited for anew by each request.
-        let begun = || status.troubles.since(request).unwrap_or_else(Instant::now);
-        let of_caller = wait.map(|wait| Limit { begun: begun(), wait });
-        of_caller.or(of_reads)
+        limit.into_iter().chain(of_reads).min_by_key(|limit| status.left(*limit, request))
     }
 
     /// Sends requests until each has a useful reply, or the store has told nothing for `wait`, if that is not `None`. All are of one kind.
@@ -312,7 +321,7 @@ impl SocketStore {
         wait: Option<Duration>,
     ) -> Result<Vec<Reply>, Stopped> {
         let Some((first, _)) = requests.first() else { return Ok(Vec::new()) };
-        let mut limit = self.limit_of(first, wait);
+        let of_caller = self.limit_of(first, wait);
         // Since when nothing was useful.
         let (mut since, mut was_refused, mut attempts) = (Instant::now(), false, 0);
         let mut replies = vec![None; requests.len()];
@@ -325,8 +334,8 @@ impl SocketStore {
                 return Ok(replies.into_iter().flatten().collect());
             }
             let sent = open.iter().map(|at| requests[*at]).collect::<Vec<_>>();
-            // One may have been set meanwhile.
-            limit = limit.or_else(|| self.limit_of(first, None));
+            // The mount may have begun to end meanwhile.
+            let limit = self.tighter(of_caller, first);
             let mut worst = None;
             for (at, reply) in open.into_iter().zip(self.attempt(&sent, limit)?) {
                 match is_useful(&reply) {
@@ -339,7 +348,12 @@ impl SocketStore {
                 Some(reply) => {
                     was_refused = matches!(reply, Reply::Refused(_));
                     let left = match limit {
-                        Some(limit) => self.status.lock().left(limit, first),
+                        Some(limit) => {
+                            // Others of the kind may be answered, and this one never.
+                            let alone = if was_refused { 1 } else { WAITS_ALONE };
+                            let of_this = (limit.wait * alone).saturating_sub(since.elapsed());
+                            self.status.lock().left(limit, first).min(of_this)
+                        }
                         None => {
                             self.check_patience(since, was_refused)?;
                             PAUSE_MAX
