@@ -32,7 +32,7 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 /// each request is in a steady state long before.
 const LIMIT_NS: u64 = 1_200_000_000_000;
 
-/// Least size, as a share of the sequential bandwidth, from which on random writes count as as fast.
+/// Least share of the sequential bandwidth at which random writes count as equally fast.
 const CLOSE: f64 = 0.95;
 
 #[derive(clap::Args)]

@@ -1,7 +1,7 @@
 //! `sfs-lab reproduce segment-size`: the size of erase blocks that `sfs-mkfs` measures, on every profile, new and used.
 //!
-//! The measurement is that of `sfs-mkfs`, with its default limit of time and with ten times as much. Its time is the model's
-//! virtual time, which is that of a real device, so that 90 seconds are those of a user.
+//! The measurement is that of `sfs-mkfs`, with its default limit of time and with ten times as much. Times are the
+//! model's virtual times, so that a limit of 90 seconds is 90 seconds of a real device.
 
 use std::path::PathBuf;
 

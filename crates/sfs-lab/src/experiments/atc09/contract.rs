@@ -22,7 +22,7 @@ const NEAR: u64 = 8 << 20;
 /// Longest virtual time of the overwriting before writes are measured.
 const WEAR_IN_NS: u64 = 600_000_000_000;
 
-/// Terms of the contract, the number that stands for each, and how large the number is where the term holds.
+/// Terms of the contract, and the number that stands for each.
 const TERMS: [(&str, &str); 8] = [
     ("1. sequential accesses are much better: reads", "sequential over random MB/s"),
     ("the same: writes", "sequential over random MB/s"),
