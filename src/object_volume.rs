@@ -1,8 +1,8 @@
-//! A mounted volume in an object store: opening it, its thread, and its end.
+//! A mounted volume in an object store: opening it, its threads, and its end.
 //!
 //! The file or device that the mount has open is the local cache; the volume above it is an [`ObjectDevice`]. The network is in another
-//! process, `sfs-store`, which the monitor starts, because the sandbox lets the daemon start none. The thread uploads what is written,
-//! and deletes what nothing needs any more.
+//! process, `sfs-store`, which the monitor starts, because the sandbox lets the daemon start none. One thread uploads what is
+//! written, and another one deletes objects that nothing needs any more.
 
 pub(crate) mod credentials;
 pub(crate) mod reader;
@@ -36,9 +36,12 @@ const ENDING: Patience =
 /// Longest time of an unmount that was announced.
 const ANNOUNCED: Duration = Duration::from_secs(330);
 
-/// How long writers wait for a store that does not answer once an unmount was announced, and once the mount is gone.
+/// How long writers wait for a store that does not answer once an unmount was announced.
 const WRITERS_WAIT: Duration = Duration::from_secs(30);
+/// The same once the mount is gone.
 const WRITERS_WAIT_AT_THE_END: Duration = Duration::from_secs(5);
+/// How long reads wait then.
+const READS_WAIT_AT_THE_END: Duration = Duration::from_secs(30);
 
 /// Time between two looks at what may be deleted.
 const DELETION_INTERVAL: Duration = Duration::from_secs(10);
@@ -313,11 +316,11 @@ impl ObjectVolume {
         self.device.announce_end(Some(ANNOUNCED), WRITERS_WAIT);
     }
 
-    /// Does the same when the mount is gone.
+    /// Bounds the waits of writers and reads for a store that does not answer, once the mount is gone.
     pub(crate) fn begin_to_end(&self) {
         self.device.announce_end(None, WRITERS_WAIT_AT_THE_END);
-        // Without the content around it a write fails, and with it all that follow.
-        self.store.bound_reads(WRITERS_WAIT);
+        // A write to a region that the cache has in part reads the rest first, and waits as long as that.
+        self.store.bound_reads(READS_WAIT_AT_THE_END);
     }
 
     /// Uploads everything, and lets other machines use the volume, which was closed before.

@@ -5,9 +5,9 @@
 //! because the writer has deleted it, is repeated on the newest state, which is opened for it. What a state does not have answers ESTALE,
 //! so that the kernel looks the path up anew.
 //!
-//! The kernel has cached attributes and content of the state before. After a swap, never before, a thread invalidates all of which the
-//! kernel was told ([`FollowingShell::invalidate`]), and once more when the last request on the old state has ended. Before that is done,
-//! a file that is opened loses its cached content. Names are valid for a second.
+//! The kernel has cached attributes and content of the state before. After a swap, never before, a thread invalidates all of which an
+//! earlier state has told the kernel ([`FollowingShell::invalidate`]), and once more when the last request on such a state has ended.
+//! Before that is done, a file that is opened loses its cached content. Names are valid for a second.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -184,8 +184,8 @@ impl FollowingShell {
         request: &FuseRequest<'_>,
         mut serve: impl FnMut(&FuseShell) -> ReplyResult,
     ) -> ReplyResult {
-        let is_read = matches!(request.operation, FuseOperation::Read(_));
-        let _reading = is_read.then(|| self.references.read(request.node));
+        let reads_content = matches!(request.operation, FuseOperation::Read(_));
+        let _reading = reads_content.then(|| self.references.read(request.node));
         let (mut shell, mut number) = self.chosen();
         let mut result = serve(&shell);
         // Nothing of a change was done, as the mount is read-only. It has passed the gate, and does not do so twice.

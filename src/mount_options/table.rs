@@ -196,7 +196,7 @@ pub const TABLE: &[MountOption] = &[
     own(
         &["threads=N"],
         "threads that serve requests, 1..64",
-        "one for each core, two to 14, and two; with io_uring twice as many",
+        "one for each core, two to 14, and two, or 32 for a volume in an object store; with io_uring twice as many",
     ),
     own(
         &["metrics=ADDRESS:PORT"],

@@ -1,6 +1,6 @@
 //! The files that the program may open, by Landlock: a defect in the libraries of a provider, or a hostile server, reaches no others.
 //!
-//! For a `file:` URL these are the files below its directory, and no connection can be made. For a bucket files are only read: those of the
+//! For a `file:` URL these are the files below its directory, and no TCP connection can be made (Linux 6.7 and later). For a bucket files are only read: those of the
 //! system that tell names, certificates and libraries, and those of the user with credentials. A kernel without Landlock limits nothing.
 
 use std::env;
