@@ -18,20 +18,22 @@ impl Volume {
     /// Notes that file `ino` was read at `now`. Returns whether its time of access has moved. Other files than regular ones
     /// have no times of access, nor have volumes that cannot be written.
     pub fn note_access(&self, ino: u64, now: Timestamp) -> Result<bool> {
-        let policy = *self.access_policy.lock();
-        if policy == AccessTimePolicy::Never || self.health.check_writable().is_err() {
-            return Ok(false);
-        }
-        let inode = self.attributes(ino)?;
-        Ok(self.set_access_time((ino, &inode), policy, now))
+        let Some(policy) = self.access_policy_in_use() else { return Ok(false) };
+        Ok(self.set_access_time((ino, &self.attributes(ino)?), policy, now))
     }
 
     /// Notes an access as [`Volume::note_access`] does, to a file whose attributes are known.
     pub(super) fn note_access_to(&self, of: (u64, &Inode), now: Timestamp) {
-        let policy = *self.access_policy.lock();
-        if policy != AccessTimePolicy::Never && self.health.check_writable().is_ok() {
+        if let Some(policy) = self.access_policy_in_use() {
             self.set_access_time(of, policy, now);
         }
+    }
+
+    /// Returns `None` if no access is noted.
+    fn access_policy_in_use(&self) -> Option<AccessTimePolicy> {
+        let policy = *self.access_policy.lock();
+        (policy != AccessTimePolicy::Never && self.health.check_writable().is_ok())
+            .then_some(policy)
     }
 
     /// Returns whether the time of access moves.
