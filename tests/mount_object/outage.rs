@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -182,32 +182,40 @@ fn mounted_object_volumes_fail_requests_with_outage_eio() {
     mount.unmount();
 }
 
-/// The store is away for ever, and a sync waits for it: a forced unmount ends the daemon, and the cache has everything.
+/// The store is away for ever, and a sync waits for it: a forced end of the mount ends the daemon, and the cache has everything.
 #[test]
-#[ignore = "the end waits for the store for half a minute"]
+#[ignore = "each end waits for the store for half a minute"]
 fn mounted_object_volumes_end_by_force_in_an_outage() {
     if !can_mount() {
         return;
     }
-    let (store, machine) = Store::with_volume("64M");
-    let mount = machine.mount("durability=remote,upload=1");
-    let mut file = File::create(mount.dir.join("file")).expect("room");
-    let aside = store.go_away();
-    file.write_all(b"content").expect("the cache has room");
-    let sync = thread::spawn(move || file.sync_all());
-    thread::sleep(Duration::from_secs(1));
-    assert!(!sync.is_finished(), "it waits for the store");
-    let begun = Instant::now();
-    let forced = Command::new("umount").args(["-f", "-l"]).arg(&mount.dir).status();
-    assert!(forced.expect("umount runs").success());
-    sync.join().expect("no panic").expect_err("its mount is gone");
-    mount.wait_for_end();
-    println!("the end took {:?}", begun.elapsed());
-    assert!(begun.elapsed() < Duration::from_secs(90), "{:?}", begun.elapsed());
-    store.return_from(&aside);
-    let mount = machine.mount("");
-    expect(&mount.dir.join("file"), b"content");
-    mount.unmount();
+    for ends_by_abort in [false, true] {
+        let (store, machine) = Store::with_volume("64M");
+        let mount = machine.mount("durability=remote,upload=1");
+        let connection = fs::metadata(&mount.dir).expect("a mount").dev() & 0xff;
+        let mut file = File::create(mount.dir.join("file")).expect("room");
+        let aside = store.go_away();
+        file.write_all(b"content").expect("the cache has room");
+        let sync = thread::spawn(move || file.sync_all());
+        thread::sleep(Duration::from_secs(1));
+        assert!(!sync.is_finished(), "it waits for the store");
+        let begun = Instant::now();
+        if ends_by_abort {
+            let abort = format!("/sys/fs/fuse/connections/{connection}/abort");
+            fs::write(abort, "1")
+                .expect("fusectl is mounted: mount -t fusectl none /sys/fs/fuse/connections");
+        } else {
+            let forced = Command::new("umount").args(["-f", "-l"]).arg(&mount.dir).status();
+            assert!(forced.expect("umount runs").success());
+        }
+        sync.join().expect("no panic").expect_err("its mount is gone");
+        mount.wait_for_end();
+        println!("the end took {:?}", begun.elapsed());
+        store.return_from(&aside);
+        let mount = machine.mount("");
+        expect(&mount.dir.join("file"), b"content");
+        mount.unmount();
+    }
 }
 
 /// The cache is full, and the store is away: what was written gets into the cache, and the next mount uploads it.

@@ -20,7 +20,7 @@ pub(crate) fn present(
     // One byte more than a seal has tells a longer object from one.
     let part = |number: &u64| Part { name: name(*number), offset: 0, len: SEAL_LEN as u64 + 1 };
     let parts = possible.map(part).collect::<Vec<_>>();
-    let found = store.get_parts(&parts)?;
+    let found = store.get_parts(&parts, None)?;
     let is_present = |(part, bytes): (&Part, &Option<Vec<u8>>)| {
         bytes.as_ref().is_some_and(|bytes| !is_seal(part.name, bytes))
     };

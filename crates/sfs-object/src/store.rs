@@ -65,23 +65,16 @@ pub trait ObjectStore {
         names.iter().map(|name| self.get(*name)).collect()
     }
 
-    /// Returns a part of each of several objects, which may be read at once. A part beyond the end of its object is shorter.
-    fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+    /// Returns a part of each of several objects, which may be read at once. A part beyond the end of its object is shorter. Gives up when the
+    /// store has told nothing useful for `wait`; `None` is for ever, and so it always is here.
+    fn get_parts(
+        &self,
+        parts: &[Part],
+        _wait: Option<Duration>,
+    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
         let names = parts.iter().map(|part| part.name).collect::<Vec<_>>();
         let whole = self.get_all(&names)?.into_iter().zip(parts);
         Ok(whole.map(|(bytes, part)| bytes.map(|bytes| part.of(&bytes))).collect())
-    }
-
-    /// Reads parts as [`ObjectStore::get_parts`] does, and gives up when the store has told nothing useful for `wait`; `None` is for ever.
-    ///
-    /// Here the wait is for ever.
-    fn get_parts_within(
-        &self,
-        parts: &[Part],
-        wait: Option<Duration>,
-    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        let _ = wait;
-        self.get_parts(parts)
     }
 
     /// Deletes an object, if it exists. The caller has waited for the grace time: no PUT of this name is under way.
@@ -112,16 +105,12 @@ impl<S: ObjectStore + ?Sized, P: std::ops::Deref<Target = S>> ObjectStore for P 
         (**self).get_all(names)
     }
 
-    fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        (**self).get_parts(parts)
-    }
-
-    fn get_parts_within(
+    fn get_parts(
         &self,
         parts: &[Part],
         wait: Option<Duration>,
     ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        (**self).get_parts_within(parts, wait)
+        (**self).get_parts(parts, wait)
     }
 
     fn delete(&self, name: ObjectName) -> Result<(), Stopped> {

@@ -1,5 +1,6 @@
 //! A volume of 1 TiB, whose regions are not there: how many round trips a mount needs, what it reads, and how long it takes.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -53,9 +54,13 @@ impl ObjectStore for Counted {
         self.store.get_all(names).map(|read| self.read(read))
     }
 
-    fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+    fn get_parts(
+        &self,
+        parts: &[Part],
+        wait: Option<Duration>,
+    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
         self.trip();
-        self.store.get_parts(parts).map(|read| self.read(read))
+        self.store.get_parts(parts, wait).map(|read| self.read(read))
     }
 
     fn delete(&self, name: ObjectName) -> Result<(), Stopped> {
@@ -75,14 +80,15 @@ fn request(no: u8) -> OpenRequest {
     }
 }
 
+fn cache_in(dir: &Path, no: u8) -> Arc<dyn Device> {
+    let length = SHAPE.cache_blocks() * 4096;
+    Arc::new(FileDevice::create(&dir.join(no.to_string()), length).expect("a sparse file"))
+}
+
 #[test]
 fn a_mount_of_a_tebibyte_needs_few_round_trips() {
     let dir = tempfile::tempdir().expect("a directory");
-    let cache = |no: u32| {
-        let path = dir.path().join(no.to_string());
-        let length = SHAPE.cache_blocks() * 4096;
-        Arc::new(FileDevice::create(&path, length).expect("a sparse file")) as Arc<dyn Device>
-    };
+    let cache = |no| cache_in(dir.path(), no);
     let store = Counted::default();
     let volume = create(store.clone(), cache(0), ([7; 16], SHAPE), &request(0)).expect("a volume");
     // More manifests than are found by one request, and regions in no order.
@@ -97,7 +103,7 @@ fn a_mount_of_a_tebibyte_needs_few_round_trips() {
         let [trips, bytes] = [&store.trips, &store.bytes];
         trips.store(0, Ordering::Relaxed);
         bytes.store(0, Ordering::Relaxed);
-        let (begun, cache) = (Instant::now(), cache(no.into()));
+        let (begun, cache) = (Instant::now(), cache(no));
         let opened = ObjectDevice::open(store.clone(), cache, &request(no));
         let (opened, time) = (opened.expect("a released volume"), begun.elapsed());
         let [trips, bytes] = [trips, bytes].map(|count| count.load(Ordering::Relaxed));
@@ -116,11 +122,7 @@ fn a_mount_of_a_tebibyte_needs_few_round_trips() {
 #[test]
 fn a_long_log_is_read_in_few_round_trips() {
     let dir = tempfile::tempdir().expect("a directory");
-    let cache = |no: u8| {
-        let path = dir.path().join(no.to_string());
-        let length = SHAPE.cache_blocks() * 4096;
-        Arc::new(FileDevice::create(&path, length).expect("a sparse file")) as Arc<dyn Device>
-    };
+    let cache = |no| cache_in(dir.path(), no);
     let store = Counted::default();
     let first = create(store.clone(), cache(0), ([7; 16], SHAPE), &request(0)).expect("a volume");
     append(&first);

@@ -51,13 +51,13 @@ impl ObjectStore for Store {
         self.objects.get(name)
     }
 
-    fn get_parts_within(
+    fn get_parts(
         &self,
         parts: &[Part],
         wait: Option<Duration>,
     ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
         self.wait(wait)?;
-        self.objects.get_parts(parts)
+        self.objects.get_parts(parts, None)
     }
 
     fn delete(&self, name: ObjectName) -> Result<(), Stopped> {
@@ -215,10 +215,24 @@ fn reads_that_may_fail_do_and_others_wait() {
             scope.spawn(|| write(volume, 200, 1, 5)),
             scope.spawn(|| read(volume, 300, 1).map(drop).map_err(|error| error.to_string())),
         ];
-        thread::sleep(WAIT / 2);
-        // It waits for the write, which fills the region, no longer than for the store.
-        let late = with_reads_that_fail(|| read(volume, 210, 1)).expect_err("the store is away");
-        assert!(late.is_late(), "{late}");
+        // Whatever goes on elsewhere meanwhile.
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let elsewhere = scope.spawn(|| {
+                while !is_over.load(Ordering::Acquire) {
+                    volume.discard(256, 32).expect("it needs no store");
+                    assert_eq!(read(volume, 256, 1).expect("nothing is there"), [0]);
+                }
+            });
+            thread::sleep(WAIT / 2);
+            // It waits for the write, which fills the region, no longer than for the store.
+            let begun = Instant::now();
+            let late =
+                with_reads_that_fail(|| read(volume, 210, 1)).expect_err("the store is away");
+            assert!(late.is_late() && begun.elapsed() < 20 * WAIT, "{late}, {:?}", begun.elapsed());
+            is_over.store(true, Ordering::Release);
+            elsewhere.join().expect("it goes on");
+        });
         thread::sleep(WAIT * 2);
         assert!(others.iter().all(|other| !other.is_finished()));
         store.set_away(false);

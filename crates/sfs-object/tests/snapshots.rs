@@ -9,6 +9,7 @@ mod model;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::Model;
 use parking_lot::Mutex;
@@ -142,9 +143,13 @@ impl ObjectStore for ReadersStore {
         self.objects.get(name)
     }
 
-    fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+    fn get_parts(
+        &self,
+        parts: &[Part],
+        wait: Option<Duration>,
+    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
         self.go_on();
-        self.objects.get_parts(parts)
+        self.objects.get_parts(parts, wait)
     }
 
     fn delete(&self, _: ObjectName) -> Result<(), Stopped> {

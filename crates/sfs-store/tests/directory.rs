@@ -53,7 +53,7 @@ fn the_first_put_of_a_name_decides_its_content() {
         part(names[1], 0, 1),
         part(names[1], 0, 0),
     ];
-    let lens = store.get_parts(&parts).expect("a store");
+    let lens = store.get_parts(&parts, None).expect("a store");
     let lens = lens.into_iter().map(|bytes| bytes.map(|bytes| bytes.len())).collect::<Vec<_>>();
     assert_eq!(lens, [Some(20), Some(10), Some(0), Some(0), Some(0), None, None]);
 

@@ -159,15 +159,64 @@ fn reads_with_a_bound_fail_in_an_outage() {
     let part = Part { name: ObjectName::Data(Epoch(1), 1), offset: 0, len: 10 };
     let wait = Duration::from_millis(600);
     let begun = Instant::now();
-    assert!(store.get_parts_within(&[part], Some(wait)).is_err());
+    assert!(store.get_parts(&[part], Some(wait)).is_err());
     assert!(begun.elapsed() >= wait);
     let begun = Instant::now();
-    assert!(store.get_parts_within(&[part], Some(wait)).is_err());
+    assert!(store.get_parts(&[part], Some(wait)).is_err());
     assert!(begun.elapsed() < wait, "{:?}", begun.elapsed());
     assert_eq!(store.last_upload(), None);
     refuses.store(false, Ordering::Release);
-    assert_eq!(store.get_parts_within(&[part], Some(wait)), Ok(vec![None]));
+    assert_eq!(store.get_parts(&[part], Some(wait)), Ok(vec![None]));
     assert!(store.trouble().is_none() && store.last_upload().is_some());
+}
+
+/// One object is refused for ever, as an archived one, while others are read all the time.
+#[test]
+fn a_read_with_a_bound_fails_alone() {
+    let server = HttpServer::new(move |request| match request.head[0].contains("/data/") {
+        true => Some((403, body("InvalidObjectState"))),
+        false => Some((404, body("NoSuchKey"))),
+    });
+    let store = bucket_at(&server.endpoint, KEYS, "bucket");
+    store.set_patience(Patience::OF_MOUNTS);
+    let part = |name| [Part { name, offset: 0, len: 10 }];
+    let is_over = AtomicBool::new(false);
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                let absent = part(ObjectName::Log(Epoch(1), 1));
+                assert_eq!(store.get_parts(&absent, None), Ok(vec![None]));
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let refused = part(ObjectName::Data(Epoch(1), 1));
+        let read = store.get_parts(&refused, Some(Duration::from_millis(600)));
+        is_over.store(true, Ordering::Release);
+        assert!(read.is_err());
+        others.join().expect("others are answered");
+    });
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+/// The end of a mount bounds reads that are under way, whatever bound they have.
+#[test]
+fn reads_that_are_under_way_end_with_the_mount() {
+    let server = HttpServer::new(|_| Some((503, body("SlowDown"))));
+    for wait in [None, Some(Duration::from_secs(3600))] {
+        let store = bucket_at(&server.endpoint, KEYS, "bucket");
+        store.set_patience(Patience::OF_MOUNTS);
+        let part = Part { name: ObjectName::Data(Epoch(1), 1), offset: 0, len: 10 };
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            let read = scope.spawn(|| store.get_parts(&[part], wait));
+            thread::sleep(Duration::from_millis(200));
+            assert!(!read.is_finished(), "nothing bounds it yet");
+            store.bound_reads(Duration::from_millis(600));
+            assert!(read.join().expect("no panic").is_err());
+        });
+        assert!(begun.elapsed() < Duration::from_secs(10), "{wait:?}: {:?}", begun.elapsed());
+    }
 }
 
 #[test]

@@ -130,18 +130,14 @@ impl<S: ObjectStore> ObjectStore for EncryptedStore<S> {
         Ok(found.map(|(name, bytes)| bytes.map(|bytes| self.content(key, *name, bytes))).collect())
     }
 
-    fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        self.get_parts_within(parts, None)
-    }
-
-    fn get_parts_within(
+    fn get_parts(
         &self,
         parts: &[Part],
         wait: Option<Duration>,
     ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        let Some(key) = &self.key else { return self.store.get_parts_within(parts, wait) };
+        let Some(key) = &self.key else { return self.store.get_parts(parts, wait) };
         let wanted = parts.iter().map(|part| stored(*part)).collect::<Vec<_>>();
-        let found = parts.iter().zip(self.store.get_parts_within(&wanted, wait)?);
+        let found = parts.iter().zip(self.store.get_parts(&wanted, wait)?);
         let content = |part: Part, bytes| key.decrypt_part(part, bytes).unwrap_or_default();
         Ok(found.map(|(part, bytes)| bytes.map(|bytes| content(*part, bytes))).collect())
     }

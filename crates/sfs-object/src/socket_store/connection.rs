@@ -29,7 +29,7 @@ struct Inbox {
     /// Why no reply will come any more.
     broken: Option<String>,
     next_number: u64,
-    /// When the last reply has come.
+    /// When the last reply has come, or the wait for one has begun.
     last_reply: Instant,
 }
 
@@ -142,6 +142,10 @@ impl Connection {
             let mut inbox = self.inbox.lock();
             let number = inbox.next_number;
             inbox.next_number += 1;
+            if inbox.replies.is_empty() {
+                // Nobody has waited until now.
+                inbox.last_reply = Instant::now();
+            }
             inbox.replies.insert(number, None);
             number
         };

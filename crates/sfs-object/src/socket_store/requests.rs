@@ -67,11 +67,7 @@ impl ObjectStore for SocketStore {
         self.read(names.iter().map(|name| Request::Get(*name)), None)
     }
 
-    fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        self.get_parts_within(parts, None)
-    }
-
-    fn get_parts_within(
+    fn get_parts(
         &self,
         parts: &[Part],
         wait: Option<Duration>,

@@ -79,7 +79,7 @@ impl Asked {
     fn limit(&self, is_flush: bool) -> Option<Duration> {
         match self.outage {
             Outage::Fail(limit) if is_flush => Some(limit),
-            // Whoever has asked for it is gone.
+            // A flush waits for ever, unless the use ends for certain: then nobody waits for its outcome.
             _ if is_flush && !self.is_ending() => None,
             _ => self.ending_now().map(|ending| ending.limit),
         }
@@ -175,10 +175,18 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     ///
     /// [`Failure::Late`] if the store does not answer: the upload goes on. Any other is final.
     pub(super) fn ask(&self, joins: bool) -> Result<(), Failure> {
+        match self.wait_for_worker(joins)? {
+            true => Ok(()),
+            false if joins => self.join(),
+            false => self.upload(),
+        }
+    }
+
+    /// Asks the worker, and waits for it. Returns `false` if there is none, or it has ended.
+    fn wait_for_worker(&self, joins: bool) -> Result<bool, Failure> {
         let mut asked = self.demand.asked.lock();
         if !asked.has_worker {
-            drop(asked);
-            return if joins { self.join() } else { self.upload() };
+            return Ok(false);
         }
         asked.last += 1;
         asked.joins |= joins;
@@ -197,10 +205,6 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             }
             self.demand.changed.wait_for(&mut asked, LOOK);
         }
-        if asked.done >= number {
-            return Ok(());
-        }
-        drop(asked);
-        if joins { self.join() } else { self.upload() }
+        Ok(asked.done >= number)
     }
 }

@@ -1,7 +1,7 @@
 //! The content of the image: reading pages from the store, making regions ready to be written, and eviction.
 
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fixedbitset::FixedBitSet;
 use sfs_device::{BLOCK_SIZE, Block, Stream};
@@ -100,12 +100,15 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
                 if state.busy.insert(part.region) {
                     claimed.push(part);
                 } else if claimed.is_empty() {
-                    match wait {
-                        None => self.changed.wait(&mut state),
-                        Some(wait) if self.changed.wait_for(&mut state, wait).timed_out() => {
-                            return Err(Failure::Late);
+                    let end = wait.map(|wait| Instant::now() + wait);
+                    while state.busy.contains(&part.region) {
+                        match end {
+                            None => self.changed.wait(&mut state),
+                            Some(end) if self.changed.wait_until(&mut state, end).timed_out() => {
+                                return Err(Failure::Late);
+                            }
+                            Some(_) => {}
                         }
-                        Some(_) => {}
                     }
                     return Ok(());
                 }
@@ -257,7 +260,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             targets.push(blocks);
         }
         for (parts, targets) in parts.chunks(PARTS_AT_ONCE).zip(targets.chunks(PARTS_AT_ONCE)) {
-            let found = self.store.get_parts_within(parts, wait);
+            let found = self.store.get_parts(parts, wait);
             let found = found.map_err(|stopped| match wait {
                 Some(_) => Failure::Late,
                 None => stopped.into(),

@@ -120,7 +120,7 @@ impl<S: ObjectStore + Clone> Snapshot<S> {
         if requests.is_empty() {
             return Ok(pages);
         }
-        for (part, bytes) in parts.iter().zip(self.store.get_parts(&requests)?) {
+        for (part, bytes) in parts.iter().zip(self.store.get_parts(&requests, None)?) {
             let name = part.source.name;
             let bytes = bytes.ok_or(ObjectError::Missing(name))?;
             pages.add(part, &bytes, &self.cache).ok_or(ObjectError::Damaged(name))?;

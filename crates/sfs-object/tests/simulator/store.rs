@@ -1,6 +1,7 @@
 //! A store that ends in the middle of a request, loses replies, and lets something else happen meanwhile.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use sfs_object::{MemoryStore, Object, ObjectName, ObjectStore, Part, PutReply, Stopped};
@@ -113,8 +114,12 @@ impl ObjectStore for MortalStore {
         if self.count().1 { self.objects.get(name) } else { Err(Stopped) }
     }
 
-    fn get_parts(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        if self.count().1 { self.objects.get_parts(parts) } else { Err(Stopped) }
+    fn get_parts(
+        &self,
+        parts: &[Part],
+        wait: Option<Duration>,
+    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        if self.count().1 { self.objects.get_parts(parts, wait) } else { Err(Stopped) }
     }
 
     fn delete(&self, name: ObjectName) -> Result<(), Stopped> {
