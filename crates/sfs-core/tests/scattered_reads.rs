@@ -10,7 +10,7 @@ use sfs_core::request::{
 };
 use sfs_core::{AheadRead, ContentAhead, Error, Volume};
 use sfs_device::{
-    BLOCK_SIZE, FaultyDevice, Keep, MmapRegion, Operation, RamDevice, RecordingDevice,
+    BLOCK_SIZE, Block, FaultyDevice, Keep, MmapRegion, Operation, RamDevice, RecordingDevice,
 };
 use sfs_testkit::SeededRng;
 use sfs_testkit::ram_volume::{FILE_MODE, caller, device_blocks, format, open};
@@ -330,4 +330,26 @@ fn content_ahead_is_found_where_it_is_whole() {
     assert_eq!(last.find(10_000, 5), Some(1808..1808));
     assert_eq!(last.find(10_001, 5), None);
     assert!(fixture.read_ahead(12_288, 1).is_none(), "behind the end");
+}
+
+#[test]
+fn a_read_of_a_block_takes_no_memory() {
+    let mut fixture = Fixture::new(DataLayout::Log);
+    fixture.write(0, &[7; 64 * BLOCK_SIZE]);
+    fixture.sync();
+    let mut memory = Block::zeroed(2);
+    let mut allocations = |offset: u64, blocks: usize| {
+        let room = &mut memory[..blocks];
+        let len = blocks * BLOCK_SIZE;
+        let mut read = None;
+        let taken = allocation_counter::measure(|| {
+            read = Some(fixture.volume.read_into(fixture.ino, offset, len, room, None));
+        });
+        assert_eq!(read.expect("a call").expect("a read"), len);
+        assert!(room.iter().all(|block| block.0 == [7; BLOCK_SIZE]));
+        taken.count_total
+    };
+    allocations(0, 1);
+    assert_eq!(allocations(5 * BLOCK_SIZE as u64, 1), 0);
+    assert!(allocations(40 * BLOCK_SIZE as u64, 2) > 0, "a read that takes memory is noticed");
 }

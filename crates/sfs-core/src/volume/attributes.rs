@@ -8,6 +8,7 @@ use super::Volume;
 use super::access_lists;
 use super::file_flags::check_attributes;
 use super::xattr;
+use crate::files::InodeState;
 use crate::format::{FileKind, Inode, InodeFlags};
 use crate::metadata::MetadataError;
 use crate::metadata::Txn;
@@ -26,6 +27,17 @@ impl Volume {
     /// Returns the attributes of `ino`, including pending attributes.
     pub fn attributes(&self, ino: u64) -> Result<Inode> {
         self.metadata.read_txn(|txn| self.inode_of(txn, ino))
+    }
+
+    /// Returns the attributes of the file of `handle` as [`Volume::attributes`] does, without looking the handle up again.
+    pub(super) fn attributes_of(&self, handle: &InodeState) -> Result<Inode> {
+        self.metadata.read_txn(|txn| {
+            let mut inode = txn.inode(handle.ino)?;
+            if inode.kind() == FileKind::Regular {
+                handle.data().overlay(&mut inode);
+            }
+            Ok(inode)
+        })
     }
 
     /// Returns the attributes of `ino` in the transaction, including pending attributes.

@@ -56,7 +56,7 @@ impl Volume {
         self.space.note_request();
         let handle = self.inodes.get(ino);
         let _io = handle.io_read();
-        let inode = self.attributes(ino)?;
+        let inode = self.attributes_of(&handle)?;
         match inode.kind() {
             FileKind::Directory => return Err(Error::IsDirectory),
             FileKind::Regular => {}

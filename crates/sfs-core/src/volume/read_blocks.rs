@@ -5,6 +5,7 @@
 //! overwritten in place. A block that is wrong has moved meanwhile, or is damaged: its place is looked up again.
 
 use sfs_device::{BLOCK_SIZE, Block, Moment, WantedBlock};
+use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
 use super::Volume;
@@ -26,6 +27,9 @@ const LOOKUP_BLOCKS: usize = 256;
 
 /// A block of a file and its place on the device.
 pub(super) type Mapped = (u32, Mapping);
+
+/// Something for each block of a request. Most random reads are of one block, which takes no memory.
+type Each<T> = SmallVec<[T; 1]>;
 
 /// Outcome of reading blocks of a file.
 #[derive(Debug, Default)]
@@ -73,7 +77,7 @@ impl Volume {
         let mut read = BlocksRead::default();
         let mut wanted = take_dirty(handle, first, blocks);
         // The mappings are read after the dirty blocks: a block written back meanwhile is found at its new address.
-        let mut wrong = Vec::new();
+        let mut wrong = Each::new();
         for _ in 0..ATTEMPTS {
             if wanted.is_empty() {
                 break;
@@ -87,7 +91,7 @@ impl Volume {
             self.note_retries(&before, &mapped, &wrong);
             wanted = wrong.iter().map(|(block, _)| *block).collect();
         }
-        read.damaged = wanted;
+        read.damaged = wanted.into_vec();
         Ok(read)
     }
 
@@ -123,8 +127,8 @@ impl Volume {
         wanted: &[u32],
         first: u32,
         blocks: &mut [Block],
-    ) -> Result<Vec<Mapped>> {
-        let mut mapped = Vec::with_capacity(wanted.len());
+    ) -> Result<Each<Mapped>> {
+        let mut mapped = Each::with_capacity(wanted.len());
         for part in wanted.chunks(LOOKUP_BLOCKS) {
             let before = mapped.len();
             self.metadata.read_txn(|txn| {
@@ -144,7 +148,7 @@ impl Volume {
         blocks: &mut [Block],
         are_wanted: &dyn Fn() -> bool,
         read: &mut BlocksRead,
-    ) -> Vec<Mapped> {
+    ) -> Each<Mapped> {
         let mut unread: Vec<u64> = Vec::new();
         let (copied, moment) = self.fetch_copies(mapped, first, blocks);
         let is_copy = |block: u32| copied.binary_search(&block).is_ok();
@@ -162,7 +166,7 @@ impl Volume {
             read.requests += outcome.requests;
             if outcome.is_given_up {
                 read.is_given_up = true;
-                return Vec::new();
+                return Each::new();
             }
             for (no, error) in outcome.failed {
                 let piece = &pieces[no];
@@ -171,7 +175,7 @@ impl Volume {
             }
         }
         unread.sort_unstable();
-        let mut wrong = Vec::new();
+        let mut wrong = Each::new();
         for (block, mapping) in mapped {
             let memory = &blocks[(block - first) as usize];
             if !unread.is_empty() && unread.binary_search(&mapping.address).is_ok() {
@@ -252,13 +256,13 @@ impl Volume {
 }
 
 /// Copies dirty blocks to `blocks`, and returns the others.
-fn take_dirty(handle: &InodeState, first: u32, blocks: &mut [Block]) -> Vec<u32> {
+fn take_dirty(handle: &InodeState, first: u32, blocks: &mut [Block]) -> Each<u32> {
     let data = handle.data();
     let range = first..=first + (blocks.len() - 1) as u32;
     if data.dirty.is_empty() {
         return range.collect();
     }
-    let mut wanted = Vec::new();
+    let mut wanted = Each::new();
     for block in range {
         match data.dirty.get(block) {
             Some(dirty) => blocks[(block - first) as usize].clone_from(dirty.memory.block()),
@@ -275,8 +279,8 @@ fn pieces<'a>(
     first: u32,
     blocks: &'a mut [Block],
     len_max: usize,
-) -> Vec<Piece<'a>> {
-    let mut pieces = Vec::new();
+) -> Each<Piece<'a>> {
+    let mut pieces = Each::new();
     // The memory from block `first + at` on: the block behind the last one of the largest file has no number.
     let (mut rest, mut at) = (blocks, 0);
     let mut left = mapped;
@@ -301,15 +305,21 @@ fn locate(
     ino: u64,
     wanted: &[u32],
     (first, blocks): (u32, &mut [Block]),
-    mapped: &mut Vec<Mapped>,
+    mapped: &mut Each<Mapped>,
 ) -> std::result::Result<(), MetadataError> {
     let mut run: Option<(Key, MappingRun)> = None;
     for &block in wanted {
-        let key = run_key(ino, block);
-        if run.as_ref().is_none_or(|(at, _)| *at != key) {
-            run = Some((key, txn.run(&key)?.unwrap_or_default()));
-        }
-        let mapping = run.as_ref().and_then(|(_, run)| run.get(block));
+        let mapping = match wanted {
+            // Decodes one mapping of the run.
+            [_] => txn.mapping(ino, block)?,
+            _ => {
+                let key = run_key(ino, block);
+                if run.as_ref().is_none_or(|(at, _)| *at != key) {
+                    run = Some((key, txn.run(&key)?.unwrap_or_default()));
+                }
+                run.as_ref().and_then(|(_, run)| run.get(block))
+            }
+        };
         match mapping {
             Some(mapping) => mapped.push((block, mapping)),
             None => {

@@ -99,7 +99,7 @@ impl Volume {
             return Ok(admitted);
         }
         self.health.check_writable()?;
-        let inode = self.attributes(handle.ino)?;
+        let inode = self.attributes_of(handle)?;
         let is_inline = inode.flags.contains(InodeFlags::INLINE);
         if is_inline && end <= inode.size.min(INLINE_LEN_MAX as u64) {
             return Ok(self.space.admit_without_blocks());
