@@ -35,7 +35,7 @@ const GAP_BLOCKS_MIN: u64 = 2;
 const GAP_BLOCKS_MAX: u64 = 32;
 
 /// Time that requests of one thread may take a device, before requests of others get their turn.
-const TURN: Duration = Duration::from_millis(25);
+const TURN: Duration = Duration::from_millis(20);
 
 /// Speed of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
