@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sfs_core::format::Day;
+use sfs_core::format::UtcTime;
 use sfs_system::Human;
 
 use super::health_report::HealthReport;
@@ -72,9 +72,7 @@ impl fmt::Display for StoreReport {
                     Some(states) => write!(f, "; states opened: {states}, the last ")?,
                     None => f.write_str("; ")?,
                 }
-                let (day, of_day) = (Day((secs / 86_400) as u32), secs % 86_400);
-                let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-                write!(f, "of {day} {hour:02}:{minute:02}:{second:02} UTC")?;
+                write!(f, "of {}", UtcTime(secs.cast_signed()))?;
             }
             None => write!(f, "fsync is {}", plain(&self.durability))?,
         }

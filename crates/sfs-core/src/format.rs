@@ -46,7 +46,7 @@ mod wear_bytes;
 mod wear_ledger;
 
 pub use access_list::{ACCESS_LIST_LEN_MAX, AccessList, AccessListKind};
-pub use calendar::{Day, Month};
+pub use calendar::{Day, Month, UtcTime};
 pub use checkpoint::{CheckpointRecord, HeadRecord, POLICY_STATE_LEN_MAX, PolicyRecord};
 pub use chunk::{
     ChunkHeader, ChunkSummary, SummaryCheck, SummaryEntry, summary_blocks, summary_len,

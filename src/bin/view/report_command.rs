@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sfs::command_line::ReportArguments;
 use sfs::private_file::PrivateFile;
 use sfs::{ExitError, hot_command, segments_command, stat};
-use sfs_core::format::Day;
+use sfs_core::format::UtcTime;
 
 /// Number of files that the page names.
 const FILES: usize = 10;
@@ -44,24 +44,5 @@ fn write(path: &Path, force: bool, page: &str) -> Result<(), ExitError> {
 /// Returns the present time as text, in UTC.
 fn made() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    utc(now.as_secs())
-}
-
-/// Returns a time in seconds since 1970 as text, in UTC.
-fn utc(secs: u64) -> String {
-    let day = Day((secs / 86_400) as u32);
-    format!("{day} {:02}:{:02} UTC", secs / 3_600 % 24, secs / 60 % 60)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_in_utc() {
-        assert_eq!(utc(0), "1970-01-01 00:00 UTC");
-        assert_eq!(utc(951_782_400), "2000-02-29 00:00 UTC");
-        assert_eq!(utc(1_795_689_000), "2026-11-26 10:30 UTC");
-        assert_eq!(utc(4_107_542_399), "2100-02-28 23:59 UTC");
-    }
+    UtcTime(now.as_secs().cast_signed()).to_string()
 }

@@ -28,6 +28,20 @@ impl Day {
     }
 }
 
+/// A time in seconds since 1970, which is printed in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UtcTime(pub i64);
+
+impl fmt::Display for UtcTime {
+    /// Writes the time as `2026-11-26 13:05:59 UTC`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, of_day) = (self.0.div_euclid(SECS_PER_DAY), self.0.rem_euclid(SECS_PER_DAY));
+        let (year, month, day) = civil(days);
+        let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        write!(f, "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    }
+}
+
 impl fmt::Display for Day {
     /// Writes the day as `2026-11-26`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,7 +59,7 @@ impl fmt::Display for Month {
 
 /// Returns the Gregorian year, month and day of a number of days after 1970-01-01: `civil_from_days` of
 /// "chrono-Compatible Low-Level Date Algorithms" (Hinnant).
-pub(super) fn civil(days: i64) -> (i64, i64, i64) {
+fn civil(days: i64) -> (i64, i64, i64) {
     // Years begin on March 1, so that a leap day is the last day of its year.
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -76,6 +90,16 @@ mod tests {
             assert_eq!(day(secs).to_string(), expected);
             assert_eq!(day(secs).month().to_string(), month);
         }
+        for (secs, expected) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (-1, "1969-12-31 23:59:59 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (1_795_689_000, "2026-11-26 10:30:00 UTC"),
+            (4_107_542_399, "2100-02-28 23:59:59 UTC"),
+        ] {
+            assert_eq!(UtcTime(secs).to_string(), expected);
+        }
+        assert!(!UtcTime(i64::MIN).to_string().is_empty(), "however it was forged");
         assert!(!day(i64::MAX).to_string().is_empty());
         assert!(!Day(u32::MAX).month().to_string().is_empty());
     }

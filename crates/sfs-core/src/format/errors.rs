@@ -5,7 +5,7 @@ use std::fmt;
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::calendar::civil;
+use super::calendar::UtcTime;
 use super::extension::ERRORS_TAG;
 use super::{
     CheckpointRecord, ErrorKind, Extension, ExtensionClass, Extensions, Failure, Superblock,
@@ -204,10 +204,7 @@ impl fmt::Display for At {
         if at != 0 || kind.place() == "segment" {
             write!(f, "{} {at} ", kind.place())?;
         }
-        let (days, of_day) = (secs.div_euclid(86_400), secs.rem_euclid(86_400));
-        let (year, month, day) = civil(days);
-        let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-        write!(f, "at {year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+        write!(f, "at {}", UtcTime(secs))
     }
 }
 
