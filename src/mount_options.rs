@@ -5,22 +5,22 @@
 //! may change. [`table`] describes the options to people.
 
 mod foreign;
+mod object_options;
 pub mod remount;
 pub mod table;
 mod values;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use nix::mount::MsFlags;
 use sfs_core::policy::{self, GROUPING_POLICIES, GROUPS_MAX, VICTIM_POLICIES};
 use sfs_core::request::{AccessTimePolicy, Remainder, VolumeOptions};
 use sfs_fuse::{AsyncDio, InitFlags};
-use sfs_object::Durability;
 
 use crate::device_speed::AsyncReads;
 use crate::exit_error::ExitError;
+pub use object_options::ObjectOptions;
 
 /// Options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,24 +47,8 @@ pub struct MountOptions {
     pub no_cache: bool,
     /// Device of the cache; `None` to look for it by its UUID.
     pub cache_device: Option<PathBuf>,
-    /// Local cache of a volume in an object store.
-    pub cache_file: Option<PathBuf>,
-    /// Largest number of bytes that the local cache may take; `None` for what suits its filesystem.
-    pub cache_size: Option<u64>,
-    /// Contract of fsync(2) on a volume in an object store.
-    pub durability: Durability,
-    /// Longest time for which writes to such a volume are in the local cache alone.
-    pub upload_interval: Duration,
-    /// File with the key of such a volume, if its objects are encrypted.
-    pub key_file: Option<PathBuf>,
-    /// `true` if reads and syncs of such a volume fail while its store does not answer.
-    pub outage_fails: bool,
-    /// Longest wait before they do.
-    pub outage_wait: Duration,
-    /// Time after which a read-only mount of such a volume looks for a newer state; `None` if it does not.
-    pub follow: Option<Duration>,
-    /// `true` to use such a volume although another machine has not released it.
-    pub takeover: bool,
+    /// Options for a volume in an object store.
+    pub objects: ObjectOptions,
     /// `true` if other users may enter a mount that an ordinary user makes.
     pub allow_other: bool,
     /// `true` if the daemon gives up what it does not need after the mount.
@@ -111,15 +95,6 @@ pub(crate) const MS_NOSYMFOLLOW: MsFlags = MsFlags::from_bits_retain(256);
 /// Percentage of the bytes that programs write that an idle volume may write to put files in order.
 const IDLE_DEFRAGMENTATION_PERCENT: u8 = 5;
 
-/// Default of `upload=`.
-const UPLOAD_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Longest time between two looks for a newer state: a day.
-const FOLLOW_SECS_MAX: u64 = 86_400;
-
-/// Longest wait of requests with `outage=eio`.
-const OUTAGE_WAIT: Duration = Duration::from_secs(30);
-
 impl Default for MountOptions {
     fn default() -> Self {
         Self {
@@ -137,15 +112,7 @@ impl Default for MountOptions {
             grow: false,
             no_cache: false,
             cache_device: None,
-            cache_file: None,
-            cache_size: None,
-            durability: Durability::Local,
-            upload_interval: UPLOAD_INTERVAL,
-            key_file: None,
-            outage_fails: false,
-            outage_wait: OUTAGE_WAIT,
-            follow: None,
-            takeover: false,
+            objects: ObjectOptions::default(),
             allow_other: false,
             sandbox: true,
             survive: None,
@@ -173,7 +140,7 @@ impl MountOptions {
             }
         }
         options.volume.read_only |= options.volume.skip_recovery;
-        if options.follow.is_some() && !options.volume.read_only {
+        if options.objects.follow.is_some() && !options.volume.read_only {
             return Err(ExitError::usage(
                 "mount option 'follow': only a read-only mount follows a writer; add 'ro', or leave the option out",
             ));
@@ -261,23 +228,8 @@ impl MountOptions {
             }
             "threads" => self.threads = Some(values::number(name, value, 1..=64)?),
             "cache_dev" => self.cache_device = Some(PathBuf::from(value)),
-            "cache_file" => self.cache_file = Some(PathBuf::from(value)),
-            "cache_size" => self.cache_size = Some(values::size(name, value, 16 << 20..=64 << 40)?),
-            "durability" => {
-                self.durability = match values::one_of(name, value, &["local", "remote"])? {
-                    "remote" => Durability::Remote,
-                    _ => Durability::Local,
-                };
-            }
-            "key_file" => self.key_file = Some(PathBuf::from(value)),
-            "outage" => {
-                self.outage_fails = values::one_of(name, value, &["block", "eio"])? == "eio"
-            }
-            "outage_wait" => self.outage_wait = values::seconds(name, value)?,
-            "follow" => self.follow = Some(values::seconds_to(name, value, FOLLOW_SECS_MAX)?),
-            "upload" => self.upload_interval = values::seconds(name, value)?,
             "metrics" => self.metrics = Some(values::loopback(name, value)?),
-            _ => return Ok(false),
+            _ => return self.objects.take_value(name, value),
         }
         Ok(true)
     }
@@ -340,7 +292,7 @@ impl MountOptions {
             "grow" => self.grow = true,
             "nogrow" => self.grow = false,
             "nocache" => self.no_cache = true,
-            "takeover" => self.takeover = true,
+            "takeover" => self.objects.takeover = true,
             "allow_other" => self.allow_other = true,
             "sandbox" => self.sandbox = true,
             "nosandbox" => self.sandbox = false,
@@ -355,117 +307,4 @@ impl MountOptions {
 }
 
 #[cfg(test)]
-mod tests {
-    use sfs_core::request::ErrorReaction;
-
-    use super::*;
-
-    #[test]
-    fn later_options_override_earlier_ones() {
-        let options = MountOptions::parse(["ro,cache=8M,nosuid", "rw,suid,commit=2"], false);
-        let options = options.expect("the options are known");
-        assert!(!options.volume.read_only);
-        assert_eq!(options.volume.cache, 8 << 20);
-        assert!(!options.flags.contains(MsFlags::MS_NOSUID));
-        assert_eq!(options.volume.commit_interval, Duration::from_secs(2));
-    }
-
-    #[test]
-    fn options_that_mount_adds_are_dropped() {
-        let list = "rw,nofail,_netdev,user,x-systemd.automount,comment=hi,X-mount.mkdir,relatime";
-        MountOptions::parse([list], false).expect("the options are known");
-    }
-
-    #[test]
-    fn the_reactions_to_damage_are_those_of_ext4() {
-        let reaction = |list| {
-            let options = MountOptions::parse([list], false).expect("the options are known");
-            options.volume.on_error
-        };
-        assert_eq!(reaction("rw"), ErrorReaction::Continue);
-        assert_eq!(reaction("errors=remount-ro"), ErrorReaction::RemountReadOnly);
-        assert_eq!(reaction("errors=remount-ro,errors=continue"), ErrorReaction::Continue);
-        let refused =
-            MountOptions::parse(["errors=panic"], false).expect_err("the value is refused");
-        assert!(refused.to_string().starts_with("errors=panic: a filesystem in user space"));
-    }
-
-    #[test]
-    fn an_idle_volume_defragments_within_five_percent_unless_it_is_told_otherwise() {
-        let percent = |list| {
-            let options = MountOptions::parse([list], false).expect("the options are known");
-            options.volume.idle_defragmentation
-        };
-        assert_eq!([percent("rw"), percent("defrag=20"), percent("defrag=off")], [5, 20, 0]);
-    }
-
-    #[test]
-    fn metrics_are_served_on_loopback_addresses() {
-        for address in ["127.0.0.1:9100", "127.8.9.10:1", "[::1]:65535"] {
-            let options = MountOptions::parse([format!("metrics={address}").as_str()], false);
-            let metrics = options.expect("a loopback address").metrics;
-            assert_eq!(metrics.map(|at| at.to_string()).as_deref(), Some(address));
-        }
-    }
-
-    #[test]
-    fn only_read_only_mounts_follow() {
-        let options = MountOptions::parse(["follow=86400", "ro"], false).expect("a day");
-        assert_eq!(options.follow, Some(Duration::from_secs(86_400)));
-        for list in ["follow=5", "ro,follow=5,rw"] {
-            let refused = MountOptions::parse([list], false).expect_err(list);
-            assert_eq!(refused.status, 1);
-            assert!(refused.to_string().contains("'follow': only a read-only mount"), "{refused}");
-        }
-    }
-
-    #[test]
-    fn following_symbolic_links_can_be_switched() {
-        for (list, expected) in [("nosymfollow", true), ("nosymfollow,symfollow", false)] {
-            let options = MountOptions::parse([list], false).expect("the options are known");
-            assert_eq!(options.flags.contains(MS_NOSYMFOLLOW), expected, "{list}");
-        }
-    }
-
-    #[test]
-    fn an_unknown_option_is_named() {
-        let failure =
-            MountOptions::parse(["rw,frobnicate"], false).expect_err("the option is unknown");
-        assert!(failure.to_string().contains("'frobnicate'"), "{failure}");
-        assert_eq!(failure.status, 1);
-        MountOptions::parse(["rw,frobnicate"], true).expect("sloppy ignores the unknown option");
-        for nonsense in [
-            "cache=lots",
-            "cache=12",
-            "commit=0",
-            "commit=-1",
-            "threads=0",
-            "wear_levelling=0",
-            "wear_levelling=on",
-            "defrag=0",
-            "defrag=101",
-            "defrag=on",
-            "cache=",
-            "writeback=1",
-            "errors=ignore",
-            "errors=panic",
-            "metrics=",
-            "metrics=9100",
-            "metrics=:9100",
-            "metrics=localhost:9100",
-            "metrics=0.0.0.0:9100",
-            "metrics=10.0.0.1:9100",
-            "metrics=[::]:9100",
-            "metrics=[::ffff:127.0.0.1]:9100",
-            "metrics=127.0.0.1",
-            "metrics=127.0.0.1:0",
-            "follow=0",
-            "follow=86401",
-            "follow=",
-            "follow=on",
-        ] {
-            let failure = MountOptions::parse([nonsense], false).expect_err(nonsense);
-            assert!(failure.to_string().starts_with(nonsense), "{failure}");
-        }
-    }
-}
+mod tests;

@@ -11,8 +11,10 @@ mod initramfs;
 mod needed_files;
 mod own_mount;
 mod prepared;
+mod read_rings;
 mod request;
 mod serve;
+mod source;
 mod survives;
 mod taken_mount;
 
@@ -103,11 +105,11 @@ fn with_absolute_cache(request: &MountRequest) -> MountRequest {
     if let Some(path) = &mut request.options.cache_device {
         *path = path.canonicalize().unwrap_or_else(|_| path.clone());
     }
-    if let Some(path) = &mut request.options.cache_file {
+    if let Some(path) = &mut request.options.objects.cache_file {
         // The file may be missing.
         *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
     }
-    if let Some(path) = &mut request.options.key_file {
+    if let Some(path) = &mut request.options.objects.key_file {
         *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
     }
     request

@@ -82,7 +82,7 @@ pub(crate) fn open(
     let path = check(&name, options)?;
     refuse_cache_in_use(path)?;
     let (store, failed) = connected(&name, monitor);
-    let objects = decrypted(&store, options.key_file.as_deref(), &name, &failed)?;
+    let objects = decrypted(&store, options.objects.key_file.as_deref(), &name, &failed)?;
     let state = read_state(&objects).map_err(|error| failed(&error))?;
     let needed_bytes = state.shape.cache_blocks() * BLOCK_SIZE as u64;
     store.probe().map_err(|reason| ExitError::mount(format_args!("{name}: {reason}")))?;
@@ -91,7 +91,7 @@ pub(crate) fn open(
     if cache.is_write_protected {
         return Err(ExitError::mount(format_args!("{}: is write-protected", path.display())));
     }
-    let cache_blocks = match options.cache_size {
+    let cache_blocks = match options.objects.cache_size {
         Some(bytes) => bytes / BLOCK_SIZE as u64,
         None => room_for(path, needed_bytes) / BLOCK_SIZE as u64,
     };
@@ -99,14 +99,14 @@ pub(crate) fn open(
         nonce: Nonce(random_epoch()),
         host: sfs_system::host_name(),
         now: now_secs(),
-        takes_over: options.takeover,
-        durability: options.durability,
+        takes_over: options.objects.takeover,
+        durability: options.objects.durability,
         limits: Limits::of_mount(cache_blocks),
     };
     let device = ObjectDevice::open(objects.clone(), local(&cache.device), &request);
     let device = Arc::new(device.map_err(|error| failed(&error))?);
-    device.set_outage(match options.outage_fails {
-        true => Outage::Fail(options.outage_wait),
+    device.set_outage(match options.objects.outage_fails {
+        true => Outage::Fail(options.objects.outage_wait),
         false => Outage::Block,
     });
     // Releases the volume if the mount fails from here on.
@@ -116,8 +116,8 @@ pub(crate) fn open(
         store: store.clone(),
         name: name.clone(),
         cache: path.display().to_string(),
-        durability: options.durability,
-        upload_interval: options.upload_interval,
+        durability: options.objects.durability,
+        upload_interval: options.objects.upload_interval,
         threads: Mutex::default(),
         has_ended: Mutex::new(false),
     };
@@ -180,7 +180,7 @@ fn remember(store: &SocketStore, name: &str) -> Result<(), OpenError> {
 
 /// Refuses options that a volume in an object store does not have. Returns the path of the local cache.
 fn check<'a>(name: &str, options: &'a MountOptions) -> Result<&'a Path, ExitError> {
-    options.cache_file.as_deref().ok_or_else(|| {
+    options.objects.cache_file.as_deref().ok_or_else(|| {
         ExitError::usage(format_args!(
             "{name}: a volume in an object store needs a local cache: give -o cache_file=FILE, or -o ro"
         ))

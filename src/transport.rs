@@ -54,7 +54,7 @@ impl TransportChoice {
                  or '--transport fuser'",
             ));
         }
-        if self == Self::Fuser && options.follow.is_some() {
+        if self == Self::Fuser && options.objects.follow.is_some() {
             return Err(ExitError::usage(
                 "mount option 'follow': the transport fuser cannot follow; leave out the option, or \
                  '--transport fuser'",

@@ -13,18 +13,20 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sfs_core::format::{FORMAT_VERSION, Features};
 use sfs_core::request::LifetimeTotals;
 use sfs_core::{ResizeError, Volume};
-use sfs_device::{BLOCK_SIZE, Device, FileDevice};
+use sfs_device::FileDevice;
 use sfs_system::memory_limit::MemoryLimit;
 use signal_hook::iterator::Signals;
 
 use super::confinement::{self, Sockets};
 use super::own_mount::{self, OwnMount, UnannouncedMount};
+use super::read_rings;
 use super::request::MountRequest;
+use super::source::{Medium, Source, SourceVolume};
 use super::survives::Survival;
 use super::taken_mount;
 use crate::background::Waker;
 use crate::bdi::{self, BackingDevice};
-use crate::device_speed::{self, DeviceSpeed};
+use crate::device_speed::DeviceSpeed;
 use crate::exit_error::ExitError;
 use crate::freeze::Freezer;
 use crate::fuse::{FuseShell, Latencies, LostWriteback, OpenHandles, ReadAhead, ReadFigures};
@@ -34,11 +36,9 @@ use crate::log_thread::LogWork;
 use crate::logging;
 use crate::memory_budget;
 use crate::monitor::Monitor;
-use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
+use crate::mount::{self, MountTarget, OpenedDevice};
 use crate::mount_options::MountOptions;
 use crate::mounted_volume::MountedVolume;
-use crate::object_volume::reader::{self, ObjectReader};
-use crate::object_volume::{self, ObjectVolume};
 use crate::panic_hook;
 use crate::ready_pipe::ReadyPipe;
 use crate::request_recorder::RequestRecorder;
@@ -48,39 +48,6 @@ use crate::survival::{self, Journal, Revival};
 use crate::timed_device::TimedDevice;
 use crate::transport::{Following, Serving, TransportChoice};
 use crate::volume_cache::{self, BegunCache, VolumeCache};
-
-/// Number of threads that make several requests to the device at the same time: those that serve reads, and two that read ahead.
-const READ_RINGS: usize = 6;
-
-/// Makes the device's rings, before the sandbox and after the monitor was forked, which inherits none. Returns the speed of
-/// reading. The kernel gives a thread that reads by a ring threads of its own, without limits: they end with the thread here.
-fn measure_with_rings(
-    device: &FileDevice,
-    cache: Option<&VolumeCache>,
-    volume: &Volume,
-) -> Option<DeviceSpeed> {
-    let measure = || {
-        device.make_read_rings(READ_RINGS);
-        if let Some(cache) = cache {
-            cache.make_read_rings(READ_RINGS);
-        }
-        device_speed::measure(device, &volume.superblock().layout)
-    };
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("sfs-measure".into());
-        thread.spawn_scoped(scope, measure).ok()?.join().ok().flatten()
-    })
-}
-
-/// Makes the device's rings as [`measure_with_rings`] does, and measures nothing.
-fn make_rings(device: &FileDevice, speed: Option<DeviceSpeed>) -> Option<DeviceSpeed> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("sfs-rings".into());
-        let make = || device.make_read_rings(READ_RINGS);
-        thread.spawn_scoped(scope, make).ok()?.join().ok()
-    });
-    speed
-}
 
 /// A mount that has no threads yet, and is limited to what it needs.
 pub(super) struct Prepared {
@@ -114,10 +81,8 @@ pub(super) struct Prepared {
     pub(super) no_cache: Option<String>,
     /// Use of the cache, which ends after the volume was closed.
     pub(super) begun: Option<BegunCache>,
-    /// Volume in an object store.
-    pub(super) objects: Option<Arc<ObjectVolume>>,
-    /// One that is mounted read-only, beside its writer.
-    pub(super) reader: Option<Arc<ObjectReader>>,
+    /// Medium of the volume.
+    pub(super) medium: Medium,
     /// Records of a mount that survives this process.
     pub(super) journal: Option<Arc<Journal>>,
 }
@@ -131,6 +96,18 @@ pub(super) struct ShellParts {
     pub(super) trimming: Arc<Mutex<()>>,
 }
 
+impl ShellParts {
+    fn of(shell: &FuseShell) -> Self {
+        Self {
+            lost_writeback: shell.lost_writeback(),
+            handles: shell.handles(),
+            recorder: shell.recorder(),
+            latencies: shell.latencies(),
+            trimming: shell.trimming(),
+        }
+    }
+}
+
 /// Prepares the mount: makes it, or takes it over from another program. Nothing is written to a volume that is taken over before
 /// the other program writes nothing any more. `no_root` is why daemons that follow have no root directory.
 pub(super) fn prepare(
@@ -140,40 +117,7 @@ pub(super) fn prepare(
     pipe: &mut ReadyPipe,
     (monitor, taken): (Arc<Monitor>, &mut Option<Taken>),
 ) -> Result<Prepared, ExitError> {
-    let (mut objects, mut reader, mut timed_cache) = (None, None, None);
-    let opened = match taken {
-        Some(taken) => taken_mount::device(taken, path, &request.options)?,
-        None => match request.is_in_store() {
-            true if request.options.volume.read_only => {
-                let (opened, newest) = reader::open(path, &request.options, &monitor)?;
-                reader = Some(newest);
-                opened
-            }
-            true => {
-                let local = |device: &Arc<FileDevice>| {
-                    let timed = Arc::new(TimedDevice::new(device.clone()));
-                    timed_cache = Some(timed.clone());
-                    timed as Arc<dyn Device>
-                };
-                let opened = object_volume::open(path, &request.options, &monitor, pipe, local)?;
-                objects = Some(opened.volume);
-                opened.cache
-            }
-            false if request.options.follow.is_some() => {
-                return Err(ExitError::usage(format_args!(
-                    "{}: follow= is for a volume in an object store; a device has one mount at a time",
-                    path.display()
-                )));
-            }
-            false if request.options.key_file.is_some() => {
-                return Err(ExitError::usage(format_args!(
-                    "{}: key_file= is for a volume in an object store; dm-crypt encrypts a device",
-                    path.display()
-                )));
-            }
-            false => open_device(path, &request.options, pipe)?,
-        },
-    };
+    let (medium, opened, timed) = Medium::open(request, path, pipe, &monitor, taken.as_mut())?;
     let mut limit = MemoryLimit::of_this_process();
     let survival = match taken {
         // The first daemon has decided, and has records only if its mount survives.
@@ -197,53 +141,23 @@ pub(super) fn prepare(
     let direct_io = device.direct_io();
     options.volume.has_log_thread = true;
     options.volume.commits_soon = !hears_of_syncs(is_block_device, transport);
-    let timed = timed_cache.unwrap_or_else(|| Arc::new(TimedDevice::new(device.clone())));
+    let timed = timed.unwrap_or_else(|| Arc::new(TimedDevice::new(device.clone())));
     options.volume.epoch = volume_cache::random_epoch();
-    let (volume, cache, no_cache) = match taken {
-        // A volume with a cache is not handed over.
-        Some(taken) => {
-            let both = (device.clone(), timed.clone());
-            (taken_mount::volume(both, path, &options, taken)?, None, None)
-        }
-        None if let Some(objects) = &objects => {
-            let both = (device.clone(), objects.device());
-            (open_volume(both, path, &options, pipe)?, None, None)
-        }
-        None if let Some(reader) = &reader => {
-            let both = (device.clone(), reader.device());
-            (open_volume(both, path, &options, pipe)?, None, None)
-        }
-        None => {
-            let volume_cache::Opened { cache, warning } =
-                volume_cache::open(&device, &options, memory_budget::cache_index_bytes(limit));
-            let used = match &cache {
-                Some(cache) => cache.before(timed.clone()),
-                None => timed.clone(),
-            };
-            (open_volume((device.clone(), used), path, &options, pipe)?, cache, warning)
-        }
-    };
+    let source = Source { medium, device, timed };
+    let SourceVolume { volume, cache, no_cache } =
+        source.volume(path, &options, pipe, (taken.as_ref(), limit))?;
     let before = volume.lifetime_before();
     let name = path.display().to_string();
     let begun = cache.as_ref().map(|cache| cache.begin(options.volume.epoch, &name, &volume));
     let grown = if taken.is_none() { grow(&volume, &options) } else { None };
     let waker = Arc::new(Waker::default());
-    let read_speed = match taken {
-        Some(taken) => make_rings(&device, taken.read_speed()),
-        // How fast the local cache is says little.
-        None if reader.is_some() => None,
-        None if objects.is_some() => make_rings(&device, None),
-        None => measure_with_rings(&device, cache.as_deref(), &volume),
+    let read_speed = source.read_speed(&volume, cache.as_deref(), taken.as_ref());
+    let Source { medium, device, timed } = source;
+    read_rings::adjust(&device, &volume, read_speed);
+    let reads_asynchronously = match taken {
+        Some(taken) => taken.reads_asynchronously(),
+        None => reads_asynchronously(&options, read_speed),
     };
-    volume.set_read_gap(read_speed.map_or(0, DeviceSpeed::gap_blocks));
-    let turn_bytes = read_speed.map_or(usize::MAX, DeviceSpeed::turn_bytes);
-    device.set_turn(turn_bytes, read_speed.map_or(0, DeviceSpeed::request_bytes));
-    volume.set_read_turn(turn_bytes / BLOCK_SIZE);
-    // The kernel asks for no more than 128 KiB at a time otherwise.
-    let is_fed =
-        bdi::can_be_configured() && ReadAhead::window_max(options.volume.cache, read_speed) > 0;
-    let are_wanted = || options.async_reads.are_wanted(read_speed, is_fed);
-    let reads_asynchronously = taken.as_ref().map_or_else(are_wanted, Taken::reads_asynchronously);
     let bdi = Arc::new(BackingDevice::new(device.clone(), read_speed, reads_asynchronously));
     let log_work = Arc::new(LogWork::new(Some(device.clone())));
     let threads = (waker.clone(), log_work.clone());
@@ -252,22 +166,14 @@ pub(super) fn prepare(
     let mounted = shell.mounted();
     shell.set_monitor(monitor.clone());
     // After `umount -f` requests still wait for a store that does not answer.
-    if let Some(objects) = objects.clone() {
+    if let Some(objects) = medium.objects().cloned() {
         shell.call_at_end(Arc::new(move || objects.begin_to_end()));
     }
-    if let Some(reader) = reader.clone() {
+    if let Some(reader) = medium.reader().cloned() {
         shell.call_at_end(Arc::new(move || reader.begin_to_end()));
-    }
-    if reader.is_some() {
         shell.cache_shortly();
     }
-    let parts = ShellParts {
-        lost_writeback: shell.lost_writeback(),
-        handles: shell.handles(),
-        recorder: shell.recorder(),
-        latencies: shell.latencies(),
-        trimming: shell.trimming(),
-    };
+    let parts = ShellParts::of(&shell);
     let reads = shell.read_ahead().figures(read_speed);
     let handles = parts.handles.clone();
     let opened = Box::new(move || handles.opened_now());
@@ -310,7 +216,7 @@ pub(super) fn prepare(
             (Some(unannounced), serving, own, Some(root))
         }
     };
-    if let Some(reader) = &reader {
+    if let Some(reader) = medium.reader() {
         serving.follow(Following::of(reader.clone(), &options.volume, name.clone()));
     }
     device.admit_inspection().map_err(|error| ExitError::mount(format_args!("{name}: {error}")))?;
@@ -318,20 +224,13 @@ pub(super) fn prepare(
         logging::to_system();
     }
     panic_hook::end_the_process(name.clone(), survives);
-    if !direct_io && reader.is_none() {
+    if !direct_io && medium.reader().is_none() {
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }
     if let Some(obstacle) = obstacle {
         serving.reason += &format!("; the mount does not survive its daemon: {obstacle}");
     }
-    let (transport, reason) = (serving.transport, &serving.reason);
-    tracing::info!("{name}: transport {transport}: {reason}");
-    match &grown {
-        Some(Ok(report)) => tracing::info!("{name}: {report}"),
-        Some(Err(error)) => tracing::warn!("{name}: was not grown: {error}"),
-        None => {}
-    }
-    warn_about(&volume, serving.enforces_lists, &name);
+    log_start(&name, &volume, &serving, grown.as_ref());
     let number = own.number();
     let sockets = match taken {
         Some(taken) => Sockets::adopt(dir, &options, taken),
@@ -376,8 +275,7 @@ pub(super) fn prepare(
         cache,
         no_cache,
         begun,
-        objects,
-        reader,
+        medium,
         journal,
     })
 }
@@ -386,6 +284,31 @@ pub(super) fn prepare(
 fn grow(volume: &Volume, options: &MountOptions) -> Option<Result<ResizeReport, ResizeError>> {
     let is_wanted = options.grow && !options.volume.read_only;
     is_wanted.then(|| resize_report::grow(volume, None))
+}
+
+/// Returns whether the kernel may read asynchronously from a device of this speed.
+fn reads_asynchronously(options: &MountOptions, read_speed: Option<DeviceSpeed>) -> bool {
+    // The kernel asks for no more than 128 KiB at a time otherwise.
+    let is_fed =
+        bdi::can_be_configured() && ReadAhead::window_max(options.volume.cache, read_speed) > 0;
+    options.async_reads.are_wanted(read_speed, is_fed)
+}
+
+/// Logs how the mount is served, and what became of `-o grow`.
+fn log_start(
+    name: &str,
+    volume: &Volume,
+    serving: &Serving,
+    grown: Option<&Result<ResizeReport, ResizeError>>,
+) {
+    let (transport, reason) = (serving.transport, &serving.reason);
+    tracing::info!("{name}: transport {transport}: {reason}");
+    match grown {
+        Some(Ok(report)) => tracing::info!("{name}: {report}"),
+        Some(Err(error)) => tracing::warn!("{name}: was not grown: {error}"),
+        None => {}
+    }
+    warn_about(volume, serving.enforces_lists, name);
 }
 
 /// Logs warnings about a volume that was just opened, and whose access lists the kernel enforces or not.

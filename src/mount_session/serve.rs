@@ -67,7 +67,7 @@ impl Prepared {
         if let Some(cache) = &self.cache {
             cache.start().map_err(no_thread)?;
         }
-        if let Some(objects) = &self.objects {
+        if let Some(objects) = self.medium.objects() {
             objects.start().map_err(no_thread)?;
         }
         if let Some(warning) = &self.no_cache {
@@ -101,7 +101,7 @@ impl Prepared {
             number: own.number(),
             mounts: own.table(),
             survives: self.journal.is_some(),
-            is_in_store: self.objects.is_some() || self.reader.is_some(),
+            is_in_store: self.medium.is_store(),
             sends_again: self.serving.sends_again(),
             metrics: Mutex::new(self.sockets.metrics.duplicates()),
         };
@@ -126,8 +126,8 @@ impl Prepared {
             cleanings,
             bdi: bdi.clone(),
             cache: self.cache,
-            objects: self.objects.clone(),
-            reader: self.reader.clone(),
+            objects: self.medium.objects().cloned(),
+            reader: self.medium.reader().cloned(),
             before: self.before,
             options: self.options,
             is_write_protected: self.is_write_protected,
@@ -183,8 +183,8 @@ impl Prepared {
         let survives = records.is_some();
         let outcome = join(serving, &own, &name, answered);
         own.end();
-        self.objects.iter().for_each(|objects| objects.begin_to_end());
-        self.reader.iter().for_each(|reader| reader.begin_to_end());
+        self.medium.objects().into_iter().for_each(|objects| objects.begin_to_end());
+        self.medium.reader().into_iter().for_each(|reader| reader.begin_to_end());
         if let Some(records) = records {
             records.stop();
         }
@@ -207,7 +207,7 @@ impl Prepared {
         if let Some(begun) = self.begun {
             begun.end();
         }
-        let released = self.objects.as_ref().map_or(Ok(()), |objects| objects.end());
+        let released = self.medium.objects().map_or(Ok(()), |objects| objects.end());
         let closed = match (closed, released) {
             // The cache lacks what the volume could not write.
             (Err(unwritten), Err(kept)) => {

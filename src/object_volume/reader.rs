@@ -53,14 +53,14 @@ pub(crate) fn open(
     monitor: &Arc<Monitor>,
 ) -> Result<(OpenedDevice, Arc<ObjectReader>), ExitError> {
     let name = sfs_object::shown_url(&url.to_string_lossy());
-    if options.takeover {
+    if options.objects.takeover {
         return Err(ExitError::usage(format_args!(
             "{name}: a read-only mount takes nothing over: leave out 'takeover', or 'ro'"
         )));
     }
     let (store, failed) = connected(&name, monitor);
     let pages = PageCache::new(PAGE_CACHE_MAX.min(options.volume.cache / CACHE_PART));
-    let objects = decrypted(&store, options.key_file.as_deref(), &name, &failed)?;
+    let objects = decrypted(&store, options.objects.key_file.as_deref(), &name, &failed)?;
     let opened = Snapshot::open(objects.clone(), Arc::new(pages));
     let snapshot = opened.map_err(|error| failed(&error))?;
     remember(&store, &name).map_err(|error| failed(&error))?;
@@ -74,7 +74,7 @@ pub(crate) fn open(
     let reader = ObjectReader {
         newest: Mutex::new(Arc::new(snapshot)),
         states: AtomicU64::new(1),
-        interval: options.follow,
+        interval: options.objects.follow,
         objects,
         store,
     };
