@@ -5,6 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use sfs_testkit::wait_until;
+
+use super::followers::{self, can_follow};
 use super::harness::{TestVolume, can_mount, sfs_ctl_stat, sfs_mount_unused, stderr};
 use super::machine::{Machine, Store, program};
 use super::readers::fsck;
@@ -105,6 +108,26 @@ fn encrypted_object_volumes_are_read_and_checked_with_their_key() {
     let (_plain, of_plain) = Store::with_volume("64M");
     refused(&fsck(&of_plain, &["-n", "--key-file", path]), 8, "leave --key-file out");
     refused(&fsck_device(&key), 16, "--key-file is for a volume in an object store");
+}
+
+#[test]
+fn encrypted_object_volumes_are_followed_with_their_key() {
+    if !can_follow() {
+        return;
+    }
+    let (store, first, key) = encrypted_volume();
+    let writer = first.mount(&with_key(&key, "durability=remote,upload=1"));
+    write_synced(&writer.dir.join("file"), b"first");
+    let second = Machine::new(&store);
+    let reader = followers::mount(&second, &with_key(&key, "ro,follow=1"));
+    expect(&reader.dir.join("file"), b"first");
+    for content in ["second", "third"] {
+        write_synced(&writer.dir.join("file"), content.as_bytes());
+        let path = reader.dir.join("file");
+        wait_until(content, || fs::read(&path).is_ok_and(|found| found == content.as_bytes()));
+    }
+    reader.unmount();
+    writer.unmount();
 }
 
 /// Checks a device with a key, which it cannot have.

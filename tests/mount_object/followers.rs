@@ -22,14 +22,14 @@ use super::{expect, write_synced};
 const BLOCK: usize = 4096;
 
 /// Mounts the volume read-only, and follows its writer with `options`.
-fn mount(machine: &Machine, options: &str) -> Mount {
+pub(super) fn mount(machine: &Machine, options: &str) -> Mount {
     let output = sfs_mount_unused(&machine.volume.device, &machine.volume.dir, options);
     assert!(output.status.success(), "-o {options}: {}", stderr(&output));
     machine.volume.mounted()
 }
 
 /// Returns whether mounts can be made here that go on to newer states.
-fn can_follow() -> bool {
+pub(super) fn can_follow() -> bool {
     let can = transport() != "fuser";
     if !can {
         println!("skipped: the transport fuser cannot follow");
