@@ -152,6 +152,7 @@ pub(super) fn prepare(
     let grown = if taken.is_none() { grow(&volume, &options) } else { None };
     let waker = Arc::new(Waker::default());
     let read_speed = source.read_speed(&volume, cache.as_deref(), taken.as_ref());
+    // From here on an error drops the medium before the volume, which writes nothing when it is dropped.
     let Source { medium, device, timed } = source;
     read_rings::adjust(&device, &volume, read_speed);
     let reads_asynchronously = match taken {

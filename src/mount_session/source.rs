@@ -25,14 +25,12 @@ use crate::volume_cache::{self, VolumeCache};
 
 /// Medium that has the blocks of a volume.
 pub(super) enum Medium {
-    /// A device, or an image file.
+    /// A device, or an image file: that of this mount, or of the one that another program hands over.
     Device,
     /// An object store, through a local cache: the device that is open.
     Objects(Arc<ObjectVolume>),
     /// An object store, beside the writer. The device that is open stands in for one.
     Reader(Arc<ObjectReader>),
-    /// The device of a mount that another program hands over.
-    HandedOver,
 }
 
 /// The device of a mount, open and locked.
@@ -64,7 +62,7 @@ impl Medium {
     ) -> Result<(Self, OpenedDevice, Option<Arc<TimedDevice>>), ExitError> {
         let options = &request.options;
         if let Some(taken) = taken {
-            return Ok((Self::HandedOver, taken_mount::device(taken, path, options)?, None));
+            return Ok((Self::Device, taken_mount::device(taken, path, options)?, None));
         }
         if !request.is_in_store() {
             refuse_options_for_stores(path, options)?;
@@ -124,7 +122,7 @@ impl Source {
             (Medium::Reader(reader), _) => {
                 open_volume((device, reader.device()), path, options, pipe)?
             }
-            (Medium::Device | Medium::HandedOver, None) => {
+            (Medium::Device, None) => {
                 let index_bytes = memory_budget::cache_index_bytes(limit);
                 let opened = volume_cache::open(&device, options, index_bytes);
                 (cache, no_cache) = (opened.cache, opened.warning);
@@ -150,9 +148,7 @@ impl Source {
             (Medium::Reader(_), _) => None,
             // How fast the local cache is says little.
             (Medium::Objects(_), _) => make_rings(&self.device, None),
-            (Medium::Device | Medium::HandedOver, None) => {
-                measure_with_rings(&self.device, cache, volume)
-            }
+            (Medium::Device, None) => measure_with_rings(&self.device, cache, volume),
         }
     }
 }

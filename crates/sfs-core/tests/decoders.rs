@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use sfs_core::format::{
     AccessList, CHECKPOINT_SLOT_BLOCKS, Change, CheckpointRecord, ChunkSummary, DeltaForm, Inode,
-    ItemKind, Key, MappingRun, NodeHeader, NodePointer, Superblock, Tolerance, UsageEntry,
+    ItemKind, Key, Mapping, MappingRun, NodeHeader, NodePointer, Superblock, Tolerance, UsageEntry,
     VALUE_LEN_MAX, codec, summary_blocks,
 };
 use sfs_core::tree::{NodeNotCached, VerifiedNode};
@@ -256,4 +256,23 @@ fn check_run(value: &[u8], key: &Key, tolerance: Tolerance) -> Result<(), TestCa
     full.encode(&mut again);
     prop_assert!(again.len() <= VALUE_LEN_MAX);
     Ok(())
+}
+
+/// Whoever reads one block looks at one mapping, so that damage of another one in the run does not keep it from the block.
+#[test]
+fn one_mapping_is_found_beside_a_damaged_one() {
+    let key = Key::new(17, ItemKind::Mapping, 0);
+    let mut run = MappingRun::default();
+    let mapping = |address| Mapping { address, checksum: Some(7), ..Mapping::in_place(0) };
+    run.set(3, Some(mapping(99)));
+    run.set(5, Some(mapping(100)));
+    let mut value = Vec::new();
+    run.encode(&mut value);
+    // The encoding of the second mapping, behind the bitmap and the first one.
+    value[4 + 16 + 5] = 0;
+    let find = |block| MappingRun::find(&value, &key, block, Tolerance::Exact);
+    assert_eq!(find(3), Ok(Some(mapping(99))));
+    assert_eq!(find(4), Ok(None));
+    assert!(find(5).is_err());
+    assert!(MappingRun::decode(&value, &key, Tolerance::Exact).is_err());
 }

@@ -99,11 +99,12 @@ pub struct MappingRun {
 }
 
 impl MappingRun {
-    /// Returns the mapping of `block` (of the file) in the encoded run `value`, without decoding the other mappings.
+    /// Returns the mapping of `block` (of the file) in the encoded run `value`, without decoding the other mappings: damage of
+    /// those is not found.
     ///
     /// # Errors
     ///
-    /// As [`MappingRun::decode`].
+    /// As [`MappingRun::decode`], of this mapping, the bitmap, the lengths and the records.
     pub fn find(
         value: &[u8],
         key: &Key,
