@@ -23,7 +23,8 @@ use clap::{Parser, Subcommand};
 
 use crate::experiments::{
     atc09, evidence, fast09, fast09_schemes, file_runs, hard_drive, kernel_filesystems, n_hybrid,
-    policy_table, postmark, random_writes, segment_size, sfs, sfs_flash, sync_remainder,
+    objects, policy_table, postmark, random_writes, segment_size, sfs, sfs_flash, shin_cases,
+    sync_remainder,
 };
 
 #[derive(Parser)]
@@ -68,6 +69,8 @@ enum LabCommand {
     /// Compare the heads to which a sync can write blocks that fill no segment.
     #[command(alias = "remainder")]
     SyncRemainder(sync_remainder::Arguments),
+    /// Create and delete files over the block interface of a device, with and without trim, and over an object interface.
+    Objects(objects::Arguments),
     /// Run every policy on every generator and every trace.
     Table(policy_table::Arguments),
     /// Run the default policy and the others, with a mounted volume's write buffer, over several
@@ -101,6 +104,8 @@ enum Paper {
     /// About SSD (Shin 2008): Postmark over filesystems.
     #[command(alias = "shin")]
     Postmark(postmark::Arguments),
+    /// The same slides' case studies: options of ext4, btrfs and XFS, alignment, and command queues.
+    ShinCases(shin_cases::Arguments),
     /// The kernel's filesystems and SFS under one overwriting job, on two flash models.
     #[command(alias = "peers")]
     KernelFilesystems(kernel_filesystems::Arguments),
@@ -126,6 +131,7 @@ impl Arguments {
             LabCommand::WearLevelling(arguments) => wear_levelling::run(arguments),
             LabCommand::Reproduce(paper) => paper.run(),
             LabCommand::SyncRemainder(arguments) => sync_remainder::run(arguments),
+            LabCommand::Objects(arguments) => objects::run(arguments),
             LabCommand::Table(arguments) => policy_table::run(arguments),
             LabCommand::Evidence(arguments) => evidence::run(arguments),
             LabCommand::Redraw(arguments) => redraw::run(arguments),
@@ -146,6 +152,7 @@ impl Paper {
             Paper::SegmentSize(arguments) => segment_size::run(arguments),
             Paper::Atc09(arguments) => atc09::run(arguments),
             Paper::Postmark(arguments) => postmark::run(arguments),
+            Paper::ShinCases(arguments) => shin_cases::run(arguments),
             Paper::KernelFilesystems(arguments) => kernel_filesystems::run(arguments),
             Paper::FileRuns(arguments) => file_runs::run(arguments),
         }

@@ -9,9 +9,11 @@ mod document;
 mod figure;
 mod figures;
 mod progress;
+mod summary;
 
 pub use axis::{Axis, AxisScale};
 pub use document::{Document, table};
 pub use figure::{FigureStyle, Series};
 pub use figures::FIGURES;
 pub use progress::{run_parallel, with_bar};
+pub use summary::{MedianRange, mb_per_s};

@@ -214,8 +214,11 @@ fn an_image_is_measured_only_on_request() {
     assert!(made["measured"].is_null());
     let made = json(&["--json", "-f", "--segment-size", "measure"]);
     let measured = &made["measured"];
-    assert!(measured["written_bytes"].as_u64().expect("bytes") >= 3 * 64 * MIB, "{measured}");
-    assert_eq!(measured["rows"][0]["size"], 8 * MIB);
+    assert!(measured["written_bytes"].as_u64().expect("bytes") >= 64 * MIB, "{measured}");
+    // The disk of this machine may be too uneven for a row, but then there is a reason.
+    let rows = measured["rows"].as_array().expect("rows");
+    assert!(rows.iter().all(|row| row["size"].as_u64().expect("bytes") <= 8 * MIB), "{measured}");
+    assert!(!rows.is_empty() || measured["unclear"]["reason"].is_string(), "{measured}");
     // The disk of this machine may have any erase block size; 32 segments of 2 MiB do not fit.
     let found = measured["segment_size"].as_u64().filter(|size| *size < 2 * MIB);
     assert_eq!(made["segment_size"], found.unwrap_or(256 << 10));

@@ -70,7 +70,7 @@ pub(super) const CRATES: [Layered; 6] = [
             &["request_load"],
             &["block_trace", "request_replay"],
             &["exported", "workload"],
-            &["host", "in_memory", "raw_flash", "simulation"],
+            &["host", "in_memory", "object_load", "raw_flash", "simulation"],
             &["advice", "flash"],
         ],
         circles: Circles::WithParents,

@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "fast12")]
     profile: String,
     /// Translation layer: page-mapped[:STREAMS], page-mapped-fifo, fast[:LOG_BLOCKS],
-    /// bast[:LOG_BLOCKS]; by default the profile's.
+    /// bast[:LOG_BLOCKS], superblock[:LOG_BLOCKS[:WIDTH]]; by default the profile's.
     #[arg(long)]
     ftl: Option<Layer>,
     /// Size of the device; by default the erase blocks that the trace touches.

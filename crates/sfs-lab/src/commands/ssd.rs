@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "ssd-m")]
     profile: String,
     /// Translation layer: page-mapped[:STREAMS], page-mapped-fifo, fast[:LOG_BLOCKS],
-    /// bast[:LOG_BLOCKS]; by default the profile's.
+    /// bast[:LOG_BLOCKS], superblock[:LOG_BLOCKS[:WIDTH]]; by default the profile's.
     #[arg(long)]
     ftl: Option<Layer>,
     /// Size of the device; written data is kept in memory.

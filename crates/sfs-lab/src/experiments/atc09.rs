@@ -1,11 +1,12 @@
 //! `sfs-lab reproduce atc09`: Block Management in Solid-State Devices (Rajimwale et al., ATC 2009).
 //!
-//! Computes the paper's tables 1 to 6, its figure 2 and its scheduler (shortest wait time first) in virtual time, and prints
-//! them beside the paper's figures.
+//! Computes the paper's tables 1 to 6, its figure 2, its section 3.3 and its scheduler (shortest wait time first) in virtual
+//! time, and prints them beside the paper's figures.
 
 mod contract;
 mod device;
 mod large_writes;
+mod mixed_cells;
 mod priority;
 mod saw_tooth;
 
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use sfs_lab::block_trace::TraceFolder;
 use sfs_lab::random::WorkloadRng;
-use sfs_lab::report::{Document, Series, table, with_bar};
+use sfs_lab::report::{Document, Series, mb_per_s, table, with_bar};
 use sfs_mkfs::output;
 use sfs_ssd::{HostRequest, RequestKind, RequestQueue, Scheduling, Ssd, SsdConfig, SsdProfile};
 
@@ -57,9 +58,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let mut done = 0;
         let mut step = || {
             done += 1;
-            progress(done, 8);
+            progress(done, 9);
         };
         let mut text = contract::table1()?;
+        step();
+        text += &mixed_cells::section3_3()?;
         step();
         text += &bandwidths()?;
         step();
@@ -94,7 +97,7 @@ fn bandwidth(ssd: &mut Ssd, kind: RequestKind, len: u64, total: u64, random: boo
         let request = HostRequest::new(kind, u64::from(slot) * len, len);
         now_ns = ssd.serve(&request, now_ns).ended_ns;
     }
-    (total / len * len) as f64 * 1e3 / (now_ns - begun_ns).max(1) as f64
+    mb_per_s(total / len * len, now_ns - begun_ns)
 }
 
 /// Returns table 2: the bandwidths of devices.

@@ -15,7 +15,7 @@ use sfs_lab::report::{Document, run_parallel};
 use sfs_lab::simulation::Experiment;
 use sfs_mkfs::output;
 
-use super::workloads;
+use super::workloads::{self, TraceSelection};
 use cell::{Cell, POLICIES};
 use figure::Figure;
 use report::Row;
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut workloads = workloads::generators()?;
-    workloads.extend(workloads::traces(&arguments.traces, BLOCKS_MAX)?);
+    workloads.extend(workloads::traces(&arguments.traces, &TraceSelection::of_blocks(BLOCKS_MAX))?);
     let wanted = &arguments.workloads;
     workloads.retain(|(name, _)| {
         wanted.is_empty() || wanted.iter().any(|begin| name.starts_with(begin))

@@ -14,6 +14,7 @@ use sfs_lab::random::WorkloadRng;
 use sfs_lab::report::{Document, Series, table, with_bar};
 use sfs_mkfs::measure::{measure, sweep};
 use sfs_mkfs::{Human, output};
+use sfs_ssd::ftl::Layer;
 use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdProfile};
 
 const KIB: u64 = 1 << 10;
@@ -24,6 +25,14 @@ const WRITTEN: u64 = 1 << 30;
 
 /// Sizes of requests in figure 2, in bytes.
 const SIZES: [u64; 3] = [8 * KIB, MIB, 4 * MIB];
+
+/// Layers of figure 2, by the bound on the number of logical blocks that share a log block: all, four, and one. The figures show
+/// the first.
+const LAYERS: [Layer; 3] = [
+    Layer::Fast { log_blocks: 8 },
+    Layer::Superblock { log_blocks: 8, width: 4 },
+    Layer::Bast { log_blocks: 8 },
+];
 
 /// Number of requests that a plot shows.
 const SHOWN: usize = 1500;
@@ -55,10 +64,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     document.map_or(Ok(()), |document| document.section("fast09", &text))
 }
 
-/// Returns the response times in ns of writes of `len` bytes on Mtron's flash, `WRITTEN` bytes
+/// Returns the response times in ns of writes of `len` bytes on Mtron's flash with another layer, `WRITTEN` bytes
 /// together. Every offset is written once.
-fn responses(len: u64, random: bool) -> Result<Vec<u64>> {
-    let profile = SsdProfile::by_name("mtron").context("a profile")?.with_capacity(WRITTEN);
+fn responses(layer: Layer, len: u64, random: bool) -> Result<Vec<u64>> {
+    let profile = SsdProfile::by_name("mtron").context("a profile")?;
+    let profile = profile.with_layer(layer).with_capacity(WRITTEN);
     let mut ssd = Ssd::new(&profile.config()).context("too few spare blocks")?;
     let mut now_ns = 0;
     for no in 0..WRITTEN / MIB {
@@ -84,6 +94,7 @@ fn spikes(document: Option<&Document>, progress: &mut dyn FnMut(u64)) -> Result<
     let heading = [
         "figure 2: request",
         "order",
+        "layer",
         "median, ms",
         "99%, ms",
         "longest, ms",
@@ -93,12 +104,16 @@ fn spikes(document: Option<&Document>, progress: &mut dyn FnMut(u64)) -> Result<
     let mut rows = Vec::new();
     for (no, len) in (1..).zip(SIZES) {
         let mut series: Vec<Series> = Vec::new();
-        for (name, random) in [("random", true), ("sequential", false)] {
-            let responses = responses(len, random)?;
-            let points = responses.iter().take(SHOWN).enumerate();
-            let points = points.map(|(no, &ns)| (no as f64, ns as f64 / 1e6));
-            series.push(Series::new(name, points.collect()));
-            rows.push(spike_row(len, name, responses));
+        for layer in LAYERS {
+            for (name, random) in [("random", true), ("sequential", false)] {
+                let responses = responses(layer, len, random)?;
+                if layer == LAYERS[0] {
+                    let points = responses.iter().take(SHOWN).enumerate();
+                    let points = points.map(|(no, &ns)| (no as f64, ns as f64 / 1e6));
+                    series.push(Series::new(name, points.collect()));
+                }
+                rows.push(spike_row(len, name, layer, responses));
+            }
         }
         if let Some(document) = document {
             document.figure(&format!("fast09-spikes-{}k", len / KIB), &series)?;
@@ -106,13 +121,13 @@ fn spikes(document: Option<&Document>, progress: &mut dyn FnMut(u64)) -> Result<
         progress(no);
     }
     Ok(format!(
-        "Writes of 1 GiB in each order, every offset once, on a full device of 1 GiB with Mtron's flash (FAST). A \
+        "Writes of 1 GiB in each order, every offset once, on a full device of 1 GiB with Mtron's flash. A \
          spike takes longer than {SPIKE_MEDIANS} medians.\n\n{}",
         table(&heading.map(str::to_owned), &rows)
     ))
 }
 
-fn spike_row(len: u64, name: &str, mut responses: Vec<u64>) -> Vec<String> {
+fn spike_row(len: u64, name: &str, layer: Layer, mut responses: Vec<u64>) -> Vec<String> {
     responses.sort_unstable();
     let at = |share: f64| responses[((responses.len() - 1) as f64 * share) as usize];
     let ms = |ns: u64| format!("{:.2}", ns as f64 / 1e6);
@@ -122,6 +137,7 @@ fn spike_row(len: u64, name: &str, mut responses: Vec<u64>) -> Vec<String> {
     vec![
         Human(len).to_string(),
         name.to_owned(),
+        layer.to_string(),
         ms(at(0.5)),
         ms(at(0.99)),
         ms(at(1.0)),

@@ -18,7 +18,10 @@ use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{RequestKind, Responses, SsdConfig, SsdProfile};
 
+mod response_classes;
+
 use super::installed::installed;
+use response_classes::{ResponseClasses, ResponseRow};
 
 /// Loads of figures 5 and 6, on aged filesystems (table 4).
 const AGED: [(&str, Postmark); 2] = [
@@ -62,9 +65,6 @@ const ERASE_BLOCK_DIVISOR: u32 = 4;
 /// Number of bytes of dirty memory at which a machine writes back, before scaling.
 const WRITE_BACK_BYTES: u64 = (1 << 30) / 10;
 
-/// Limits of the classes of response times, in microseconds (figure 9).
-const CLASSES_US: [u64; 6] = [250, 500, 750, 1_000, 10_000, 100_000];
-
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Divisor of the numbers of files, transactions and bytes.
@@ -80,7 +80,8 @@ pub(crate) struct Arguments {
     /// Grouping policy of SFS's log.
     #[arg(long, default_value = "sfs")]
     policy: String,
-    /// Run only the figures whose names contain this text.
+    /// Run only the figures whose names contain this text. Of the documents only figure 9 is replaced then, if it was run
+    /// (with figure 8).
     #[arg(long, default_value = "")]
     only: String,
     /// Folder of lab.md and lab/flash.md, whose sections are replaced.
@@ -108,8 +109,14 @@ struct SchemeRun {
     on: Vec<ModelOutcome>,
     /// Response times of reads on Mtron's hybrid device.
     reads: Responses,
-    /// Shares of the writes by class of response time on the same device.
-    classes: [f64; CLASSES_US.len() + 1],
+    /// Writes by class of response time on the same device.
+    classes: ResponseClasses,
+}
+
+impl SchemeRun {
+    fn responses(&self) -> ResponseRow {
+        (self.filesystem.clone(), self.classes, self.reads.mean_ms() * 1000.0)
+    }
 }
 
 impl Arguments {
@@ -233,7 +240,7 @@ impl Arguments {
             statistics: TraceStatistics::of(&counted, logical_block, Syncs::Flushes),
             on,
             reads,
-            classes: classes(&writes),
+            classes: ResponseClasses::of(&writes),
         })
     }
 }
@@ -248,15 +255,6 @@ fn age(dir: &Path, full: u8) -> Result<()> {
     Ok(())
 }
 
-/// Returns the share of `responses`, in microseconds, in each class.
-fn classes(responses: &[u64]) -> [f64; CLASSES_US.len() + 1] {
-    let mut shares = [0.0; CLASSES_US.len() + 1];
-    for us in responses {
-        shares[CLASSES_US.partition_point(|limit| limit < us)] += 1.0 / responses.len() as f64;
-    }
-    shares
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Err(error) = need_disks().and(Postmark::need()) {
         output::complain(format_args!("skipped: {error:#}"));
@@ -267,6 +265,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let figures = arguments.figures();
     let total = (figures.len() * filesystems.len()) as u64;
     let (mut done, mut text, mut rows) = (0, String::new(), Vec::new());
+    let (mut class_text, mut class_series) = (String::new(), Vec::new());
     let mut figure_series: Vec<(&str, Vec<Series>)> =
         AGED.map(|(name, _)| (name, Vec::new())).into();
     with_bar(|progress| {
@@ -286,7 +285,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             text += &format!("{}\n", by_model(name, &models, &runs));
             rows.push(summary_row(name, &filesystems, &runs));
             if matches!(load, Load::Jobs(_)) {
-                text += &format!("{}\n", by_class(*full, &runs));
+                let rows: Vec<ResponseRow> = runs.iter().map(SchemeRun::responses).collect();
+                class_text += &format!("{}\n", response_classes::text(*full, &rows));
+                class_series = response_classes::series(&rows);
             }
             if let Some((_, curves)) =
                 figure_series.iter_mut().find(|(figure, _)| name.starts_with(figure))
@@ -310,10 +311,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut heading = vec!["Mtron, hybrid: s (f)".to_owned()];
     heading.extend(filesystems.iter().map(Filesystem::name));
     let summary = table(&heading, &rows);
-    output::print(format_args!("{text}{summary}"))?;
+    output::print(format_args!("{text}{class_text}{summary}"))?;
     let Some(docs) = &arguments.docs else { return Ok(()) };
-    Document::new(docs).section("fast09-schemes", &summary)?;
     let document = Document::flash(docs);
+    if !class_series.is_empty() {
+        document.figure("fast09-figure9", &class_series)?;
+        document.section("fast09-figure9", &class_text)?;
+    }
+    if !arguments.only.is_empty() {
+        // The tables of the other figures stay.
+        return Ok(());
+    }
+    Document::new(docs).section("fast09-schemes", &summary)?;
     for (figure, curves) in &figure_series {
         let number = figure.chars().filter(char::is_ascii_digit).collect::<String>();
         document.figure(&format!("fast09-figure{number}"), curves)?;
@@ -354,29 +363,4 @@ fn summary_row(name: &str, filesystems: &[Filesystem], runs: &[SchemeRun]) -> Ve
         run.map_or(String::new(), shown)
     };
     std::iter::once(name.to_owned()).chain(filesystems.iter().map(cell)).collect()
-}
-
-/// Returns the table of figure 9.
-fn by_class(full: u8, runs: &[SchemeRun]) -> String {
-    let mut heading = vec![format!("figure 9: writes by response, Mtron, {full}% full")];
-    heading.extend(CLASSES_US.map(|us| format!("≤ {us} us")));
-    heading.extend(["longer", "reads, mean us"].map(str::to_owned));
-    let row = |run: &SchemeRun| {
-        let mut row = vec![run.filesystem.clone()];
-        row.extend(run.classes.map(|share| format!("{:.1}%", share * 100.0)));
-        row.push(format!("{:.0}", run.reads.mean_ms() * 1000.0));
-        row
-    };
-    table(&heading, &runs.iter().map(row).collect::<Vec<_>>())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_response_is_in_one_class() {
-        let shares = classes(&[1, 250, 251, 1_000_000]);
-        assert_eq!(shares, [0.5, 0.25, 0.0, 0.0, 0.0, 0.0, 0.25]);
-    }
 }

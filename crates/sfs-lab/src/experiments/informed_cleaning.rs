@@ -6,7 +6,7 @@
 use anyhow::{Context, Result};
 use sfs_lab::block_trace::BlockTrace;
 use sfs_lab::host::{Disk, DiskRequest, Filesystem, Postmark, need_disks};
-use sfs_lab::report::table;
+use sfs_lab::report::{MedianRange, table};
 use sfs_mkfs::output;
 use sfs_ssd::{RequestQueue, Ssd, SsdConfig, SsdCounters, SsdProfile};
 
@@ -41,7 +41,7 @@ pub(crate) fn table5(runs: u32) -> Result<String> {
             found[1].push(ratio(informed.moving_ns, uninformed.moving_ns));
             found[2].push(uninformed.pages_moved as f64);
         }
-        let [moved, cleaning, without] = found.map(Spread::of);
+        let [moved, cleaning, without] = found.map(MedianRange::of);
         rows.push(vec![
             transactions.to_string(),
             format!("{pages:.2}"),
@@ -64,26 +64,6 @@ pub(crate) fn table5(runs: u32) -> Result<String> {
          512 KiB, 10% to spare; medians of {runs} runs, and the least and greatest.\n\n{}\n",
         table(&heading.map(str::to_owned), &rows)
     ))
-}
-
-/// Median of several runs, with the least and greatest.
-struct Spread {
-    median: f64,
-    least: f64,
-    greatest: f64,
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Self {
-        values.sort_by(f64::total_cmp);
-        let last = values.len() - 1;
-        Self { median: values[last / 2], least: values[0], greatest: values[last] }
-    }
-
-    fn text(&self, digits: usize) -> String {
-        let Self { median, least, greatest } = self;
-        format!("{median:.digits$} ({least:.digits$}..{greatest:.digits$})")
-    }
 }
 
 /// Returns the requests of Postmark with this number of transactions.

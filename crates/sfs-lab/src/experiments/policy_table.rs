@@ -14,7 +14,7 @@ use sfs_mkfs::output;
 
 use sfs_lab::block_trace::TraceFolder;
 
-use super::workloads::{self, NamedSource};
+use super::workloads::{self, NamedSource, TraceSelection};
 
 /// Grouping policy, victim policy, and policy of writing a buffer out.
 type PolicySet = (&'static str, &'static str, WriteOutPolicy);
@@ -63,37 +63,49 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     fn workloads(&self) -> Result<Vec<NamedSource>> {
+        let can_run = |name: &str, source: &Source| self.can_run(name, source);
+        let selection = TraceSelection { blocks_max: self.blocks_max, can_run: &can_run };
         match &self.folder {
-            Some(folder) => workloads::in_folder(folder, self.blocks_max),
+            Some(folder) => {
+                let traces = workloads::in_folder(folder, &selection)?;
+                ensure!(!traces.is_empty(), "no trace in the folder can be simulated");
+                Ok(traces)
+            }
             None => {
                 let mut workloads = workloads::generators()?;
-                workloads.extend(workloads::traces(&self.traces, self.blocks_max)?);
+                workloads.extend(workloads::traces(&self.traces, &selection)?);
                 Ok(workloads)
             }
         }
     }
+
+    /// Returns an error if a volume of a trace's size has no room for every policy.
+    fn can_run(&self, name: &str, source: &Source) -> Result<()> {
+        UNBUFFERED.iter().try_for_each(|&policies| {
+            let trial = experiment(self, name, source, policies, BUFFER_SEGMENTS);
+            Experiment { warm_up: 0.0, measure: 0.0, ..trial }.run(&mut |_, _| ()).map(|_| ())
+        })
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let mut workloads = arguments.workloads()?;
-    if arguments.folder.is_some() {
-        workloads.retain(|(name, source)| is_large_enough(arguments, name, source));
-        ensure!(!workloads.is_empty(), "no trace in the folder can be simulated");
-    }
+    let workloads = arguments.workloads()?;
     let unbuffered = Results::of(arguments, &workloads, 0, &UNBUFFERED)?;
     let policies = [&UNBUFFERED[..], &BUFFERED].concat();
     let buffered = Results::of(arguments, &workloads, BUFFER_SEGMENTS, &policies)?;
+    let deferred =
+        UNBUFFERED.map(|(grouping, victims, _)| (grouping, victims, WriteOutPolicy::Deferred));
+    let deferred = Results::of(arguments, &workloads, BUFFER_SEGMENTS, &deferred)?;
     let text = format!(
         "Unbuffered: log write amplification.\n\n{}\nBuffer of {BUFFER_SEGMENTS} segments: blocks written \
-         over users' writes, and in parentheses log write amplification.\n\n{}\nUnbuffered: \
-         nanoseconds of a processor for each of the users' writes, workload and cleaning included.\n\n{}",
+         over users' writes, and in parentheses log write amplification.\n\n{}\nThe same with all policies written out \
+         in the same way, `deferred`.\n\n{}\nUnbuffered: nanoseconds of a processor for each of the users' writes, workload and cleaning included.\n\n{}",
         unbuffered.table(|outcome| format!("{:.2}", outcome.amplification_log)),
-        buffered.table(|outcome| {
-            format!("{:.2} ({:.2})", outcome.amplification_user, outcome.amplification_log)
-        }),
+        buffered.table(of_user_and_log),
+        deferred.table(of_user_and_log),
         unbuffered.table(|outcome| format!("{:.0}", outcome.nanoseconds_per_write)),
     );
-    let outcomes = || unbuffered.outcomes().chain(buffered.outcomes());
+    let outcomes = || unbuffered.outcomes().chain(buffered.outcomes()).chain(deferred.outcomes());
     if arguments.csv {
         output::print(SimulationOutcome::csv(outcomes()))?;
     } else {
@@ -107,13 +119,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a volume of a trace's size has room for every policy. Otherwise reports the reason on standard error.
-fn is_large_enough(arguments: &Arguments, name: &str, source: &Source) -> bool {
-    let fits = UNBUFFERED.iter().try_for_each(|&policies| {
-        let trial = experiment(arguments, name, source, policies, BUFFER_SEGMENTS);
-        Experiment { warm_up: 0.0, measure: 0.0, ..trial }.run(&mut |_, _| ()).map(|_| ())
-    });
-    fits.inspect_err(|error| output::complain(format_args!("skipped: {name}: {error:#}"))).is_ok()
+/// Returns the cell of a buffered run.
+fn of_user_and_log(outcome: &SimulationOutcome) -> String {
+    format!("{:.2} ({:.2})", outcome.amplification_user, outcome.amplification_log)
 }
 
 /// Size of the buffer, in segments.

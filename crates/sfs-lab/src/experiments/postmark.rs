@@ -18,7 +18,7 @@ use super::installed::installed;
 
 /// Name, number of files, their sizes in bytes, and number of transactions (slide "Test environment
 /// (2/2)").
-const WORKLOADS: [(&str, u32, (u64, u64), u32); 4] = [
+pub(super) const WORKLOADS: [(&str, u32, (u64, u64), u32); 4] = [
     ("SS", 10_000, (9_216, 15_360), 100_000),
     ("SL", 100_000, (9_216, 15_360), 100_000),
     ("LS", 1_000, (104_858, 3_145_728), 10_000),
@@ -27,7 +27,7 @@ const WORKLOADS: [(&str, u32, (u64, u64), u32); 4] = [
 
 /// Number of bytes of dirty memory at which the machine of the slides writes back: a tenth of its 1
 /// GiB.
-const WRITE_BACK_BYTES: u64 = (1 << 30) / 10;
+pub(super) const WRITE_BACK_BYTES: u64 = (1 << 30) / 10;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -56,7 +56,7 @@ struct PostmarkOutcome {
 }
 
 /// Divisor of the size of erase blocks.
-const ERASE_BLOCK_DIVISOR: u32 = 4;
+pub(super) const ERASE_BLOCK_DIVISOR: u32 = 4;
 
 impl Arguments {
     fn filesystems(&self) -> Vec<Filesystem> {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use sfs_lab::random::WorkloadRng;
-use sfs_lab::report::{Document, Series, run_parallel, table};
+use sfs_lab::report::{Document, Series, mb_per_s, run_parallel, table};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdProfile};
 
@@ -58,9 +58,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let cases: Vec<Case> =
         DEVICES.iter().flat_map(|(name, ..)| sizes().flat_map(|len| case(*name, len))).collect();
     let rates = run_parallel(&cases, |case| random_mb_per_s(case, arguments.size))?;
-    let curves: Vec<Vec<Spread>> = rates
+    let curves: Vec<Vec<MeanRange>> = rates
         .chunks(sizes().count() * SEEDS.len())
-        .map(|device| device.chunks(SEEDS.len()).map(Spread::of).collect())
+        .map(|device| device.chunks(SEEDS.len()).map(MeanRange::of).collect())
         .collect();
     let sizes: Vec<u64> = sizes().collect();
     let text = text(arguments, &sizes, &curves);
@@ -72,13 +72,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Mean, least and greatest of the seeds, in MB/s.
-struct Spread {
+struct MeanRange {
     mean: f64,
     least: f64,
     greatest: f64,
 }
 
-impl Spread {
+impl MeanRange {
     fn of(rates: &[f64]) -> Self {
         Self {
             mean: rates.iter().sum::<f64>() / rates.len() as f64,
@@ -103,20 +103,20 @@ fn random_mb_per_s(case: &Case, size: u64) -> Result<f64> {
                 ssd.serve(&HostRequest::new(RequestKind::Write, offset, case.len), now_ns).ended_ns;
             written += case.len;
         }
-        written as f64 * 1e3 / (now_ns - began_ns) as f64
+        mb_per_s(written, now_ns - began_ns)
     };
     write(2 * size);
     Ok(write(size))
 }
 
-fn text(arguments: &Arguments, sizes: &[u64], curves: &[Vec<Spread>]) -> String {
+fn text(arguments: &Arguments, sizes: &[u64], curves: &[Vec<MeanRange>]) -> String {
     let mut heading = vec!["MB/s of random writes".to_owned()];
     heading.extend(DEVICES.iter().map(|(name, ..)| (*name).to_owned()));
     let digits = |rate: f64| if rate < 1.0 { format!("{rate:.3}") } else { format!("{rate:.1}") };
     let mut rows: Vec<Vec<String>> = Vec::new();
     for (no, len) in sizes.iter().enumerate() {
-        let cell = |curve: &Vec<Spread>| {
-            let Spread { mean, least, greatest } = curve[no];
+        let cell = |curve: &Vec<MeanRange>| {
+            let MeanRange { mean, least, greatest } = curve[no];
             format!("{} ({}..{})", digits(mean), digits(least), digits(greatest))
         };
         rows.push([Human(*len).to_string()].into_iter().chain(curves.iter().map(cell)).collect());
@@ -129,7 +129,7 @@ fn text(arguments: &Arguments, sizes: &[u64], curves: &[Vec<Spread>]) -> String 
     paper("paper: sequential", &|no| DEVICES[no].2.to_string());
     paper("paper: as fast as sequential from", &|no| Human(DEVICES[no].3).to_string());
     paper("ours: as fast as sequential from", &|no| {
-        let is_fast = |spread: &Spread| spread.mean >= CLOSE * DEVICES[no].2;
+        let is_fast = |range: &MeanRange| range.mean >= CLOSE * DEVICES[no].2;
         let first = curves[no].iter().position(is_fast);
         first.map_or("none".into(), |first| Human(sizes[first]).to_string())
     });
@@ -143,11 +143,11 @@ fn text(arguments: &Arguments, sizes: &[u64], curves: &[Vec<Spread>]) -> String 
     )
 }
 
-fn series(sizes: &[u64], curves: &[Vec<Spread>]) -> Vec<Series> {
+fn series(sizes: &[u64], curves: &[Vec<MeanRange>]) -> Vec<Series> {
     let kib = |len: u64| (len / KIB) as f64;
     let mut series = Vec::new();
     for ((name, random, sequential, equal), curve) in DEVICES.iter().zip(curves) {
-        let points = sizes.iter().zip(curve).map(|(len, spread)| (kib(*len), spread.mean));
+        let points = sizes.iter().zip(curve).map(|(len, range)| (kib(*len), range.mean));
         series.push(Series::new(*name, points.collect()));
         let paper = vec![(4.0, *random), (kib(*equal), *sequential)];
         series.push(Series::new(format!("{name}, paper"), paper));

@@ -7,6 +7,7 @@ mod ranks;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use sfs_lab::block_trace::TraceFolder;
 use sfs_lab::report::{Document, Series, run_parallel, table};
 use sfs_lab::simulation::{Buffering, HISTOGRAM_BINS, VolumeSizeRequest, WriteOutPolicy};
 use sfs_lab::simulation::{Experiment, MetadataOverhead};
@@ -48,6 +49,11 @@ const COSTS: [(&str, [[f64; 6]; 2]); 3] = [
     ("tpcc", [[1.03, 2.07, 3.17, 4.04, 5.42, 22.64], [1.02, 1.38, 1.86, 2.07, 2.63, 5.12]]),
 ];
 
+/// Trace in place of the paper's RES, which is not available, and the paper's costs of RES.
+const RES_STAND_IN: &str = "cloudphysics-vm";
+const RES_COSTS: [[f64; 6]; 2] =
+    [[1.00, 1.29, 1.34, 3.31, 7.70, 34.34], [1.02, 1.43, 1.30, 1.29, 3.36, 26.96]];
+
 /// Overwritten blocks over all blocks of the disk, which the paper does not give. With uniform writes, LFS at
 /// each of the paper's utilizations has the write amplification of a log with 0.21 of the disk and 5% kept
 /// clean, while the other data is never cleaned (docs/lab.md).
@@ -70,6 +76,8 @@ pub(crate) struct Arguments {
     /// Blocks that are overwritten, over all blocks; the others are written once (the paper's dummy blocks).
     #[arg(long, default_value_t = WORKING_SET)]
     working_set: f64,
+    #[command(flatten)]
+    traces: TraceFolder,
     /// Folder of lab.md, whose section is replaced.
     #[arg(long)]
     docs: Option<PathBuf>,
@@ -105,7 +113,11 @@ impl Arguments {
                 blocks: None,
             },
             exact: None,
-            dummy: (1.0 - self.working_set / utilization).max(0.0),
+            // A trace has blocks of its own that are written once.
+            dummy: match source.block_count() {
+                Some(_) => 0.0,
+                None => (1.0 - self.working_set / utilization).max(0.0),
+            },
             metadata: MetadataOverhead::NONE,
             buffering: Buffering {
                 segments: self.buffer,
@@ -137,7 +149,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut text = format!(
         "Write cost; in parentheses log write amplification. {SEGMENTS} segments of {} blocks, a \
          buffer of {} segments, 5% kept clean, 85% full unless noted otherwise, and a working set of {} \
-         of all blocks: the others are written once.\n\n",
+         of all blocks: the others are written once. The trace in place of RES is {RES_STAND_IN}.\n\n",
         arguments.segment_blocks, arguments.buffer, arguments.working_set
     );
     let heading =
@@ -201,15 +213,19 @@ fn by_utilization(arguments: &Arguments, document: Option<&Document>) -> Result<
         "sfs-log cost-benefit",
         "sfs index",
     ]);
+    let mut workloads = COSTS.map(|(name, costs)| (name, name.to_owned(), costs)).to_vec();
+    if let Some(path) = arguments.traces.find(format!("{RES_STAND_IN}.csv.zst")) {
+        workloads.push(("RES-stand-in", format!("trace:{}", path.display()), RES_COSTS));
+    }
     let mut rows = Vec::new();
-    for (workload, [lfs, sfs]) in COSTS {
+    for (name, workload, [lfs, sfs]) in workloads {
         let mut series =
             ["LFS-CB", "sfs-fast12", "sfs-log", "sfs"].map(|name| Series::new(name, Vec::new()));
         let cases: Vec<SimulationCase<'_>> = UTILIZATIONS
             .into_iter()
             .flat_map(|utilization| {
                 POLICIES.map(|policies| SimulationCase {
-                    workload,
+                    workload: &workload,
                     policies,
                     utilization,
                     groups: None,
@@ -220,7 +236,7 @@ fn by_utilization(arguments: &Arguments, document: Option<&Document>) -> Result<
         for (no, (utilization, outcomes)) in
             UTILIZATIONS.into_iter().zip(outcomes.chunks(POLICIES.len())).enumerate()
         {
-            let mut line = vec![format!("{workload}, {:.0}%", utilization * 100.0)];
+            let mut line = vec![format!("{name}, {:.0}%", utilization * 100.0)];
             let papers = [Some(lfs[no]), Some(sfs[no]), None, None];
             for ((outcome, paper), series) in outcomes.iter().zip(papers).zip(&mut series) {
                 series.points.push((utilization, outcome.write_cost));
@@ -235,7 +251,7 @@ fn by_utilization(arguments: &Arguments, document: Option<&Document>) -> Result<
                 Series::new(name, UTILIZATIONS.into_iter().zip(costs).collect())
             });
             let all = [&series[..], &papers].concat();
-            document.figure(&format!("cost-{}", workload.replace(':', "-")), &all)?;
+            document.figure(&format!("cost-{}", name.replace(':', "-")), &all)?;
         }
     }
     Ok(format!("{}\n", table(&heading, &rows)))

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Error, Result, anyhow};
 use sfs_lab::block_trace::TraceFolder;
 use sfs_lab::workload::Source;
 use sfs_mkfs::output;
@@ -27,33 +27,52 @@ pub(super) fn generators() -> Result<Vec<NamedSource>> {
     GENERATORS.iter().map(|name| Ok(((*name).to_owned(), Source::open(name)?))).collect()
 }
 
-/// Returns the traces in `folder` that have at most `blocks_max` different blocks. Reports missing
-/// and larger traces on standard error.
-pub(super) fn traces(folder: &TraceFolder, blocks_max: u32) -> Result<Vec<NamedSource>> {
+/// Which traces a table has. The others are left out, with a message.
+pub(super) struct TraceSelection<'a> {
+    /// Maximum number of different blocks.
+    pub(super) blocks_max: u32,
+    /// Returns an error, which is the message, for a trace that cannot be simulated.
+    pub(super) can_run: &'a dyn Fn(&str, &Source) -> Result<()>,
+}
+
+impl TraceSelection<'_> {
+    /// Selects all traces of at most `blocks_max` different blocks.
+    pub(super) fn of_blocks(blocks_max: u32) -> Self {
+        Self { blocks_max, can_run: &|_, _| Ok(()) }
+    }
+
+    /// Returns whether the table has this trace. Otherwise reports the reason on standard error.
+    fn has(&self, name: &str, source: &Source) -> bool {
+        let blocks_max = self.blocks_max;
+        let checked = match source.block_count() {
+            Some(count) if count > blocks_max => Err(anyhow!("more than {blocks_max} blocks")),
+            _ => (self.can_run)(name, source),
+        };
+        let complain = |error: &Error| output::complain(format_args!("skipped: {name}: {error:#}"));
+        checked.inspect_err(complain).is_ok()
+    }
+}
+
+/// Returns the recorded traces in `folder`. Reports missing traces, and those that are not selected, on standard error.
+pub(super) fn traces(
+    folder: &TraceFolder,
+    selection: &TraceSelection<'_>,
+) -> Result<Vec<NamedSource>> {
     let mut traces = Vec::new();
     for name in TRACES {
         let Some(path) = folder.find(format!("{name}.csv.zst")) else { continue };
         let source = Source::open(&format!("trace:{}", path.display()))?;
-        if source.block_count().is_some_and(|count| count > blocks_max) {
-            output::complain(format_args!("skipped: {name} has more than {blocks_max} blocks"));
-            continue;
+        if selection.has(name, &source) {
+            traces.push((name.to_owned(), source));
         }
-        traces.push((name.to_owned(), source));
     }
     Ok(traces)
 }
 
-/// Returns the traces in any folder that have at most `blocks_max` different blocks. Reports the other files on standard
-/// error.
-pub(super) fn in_folder(folder: &Path, blocks_max: u32) -> Result<Vec<NamedSource>> {
+/// Returns the traces in any folder. Reports files that are no trace, and traces that are not selected, on standard error.
+pub(super) fn in_folder(folder: &Path, selection: &TraceSelection<'_>) -> Result<Vec<NamedSource>> {
     let mut traces = Source::open_folder(folder)?;
-    traces.retain(|(name, source)| {
-        let fits = source.block_count().is_none_or(|count| count <= blocks_max);
-        if !fits {
-            output::complain(format_args!("skipped: {name} has more than {blocks_max} blocks"));
-        }
-        fits
-    });
+    traces.retain(|(name, source)| selection.has(name, source));
     Ok(traces)
 }
 

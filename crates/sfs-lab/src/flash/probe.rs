@@ -5,6 +5,8 @@ use sfs_device::DeviceError;
 use sfs_mkfs::measure::{Budget, Probe, Region};
 use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdConfig};
 
+use crate::random::WorkloadRng;
+
 const BLOCK_BYTES: u64 = 4096;
 
 /// Time limit of a measurement: a day, because virtual time costs nothing.
@@ -14,6 +16,8 @@ pub const BUDGET: Budget = Budget { total_ns: 86_400_000_000_000, ..Budget::DEFA
 pub struct ModelProbe {
     ssd: Ssd,
     now_ns: u64,
+    /// Largest change of the time that a request is said to take, in percent, and its source.
+    noise: Option<(u32, WorkloadRng)>,
 }
 
 impl ModelProbe {
@@ -24,8 +28,24 @@ impl ModelProbe {
     /// If the model cannot be built.
     pub fn new(config: &SsdConfig) -> Result<(ModelProbe, Region)> {
         let ssd = Ssd::new(config).context("the model has too few spare blocks")?;
+        Ok(ModelProbe::of(ssd))
+    }
+
+    /// Returns a model in its present state, and the region of all its blocks.
+    pub fn of(ssd: Ssd) -> (ModelProbe, Region) {
         let region = Region { block_count: ssd.capacity() / BLOCK_BYTES, partition_start: 0 };
-        Ok((ModelProbe { ssd, now_ns: 0 }, region))
+        let now_ns = ssd.idle_ns();
+        (ModelProbe { ssd, now_ns, noise: None }, region)
+    }
+
+    /// Adds or subtracts up to `percent` of the time of each request that follows, by the seed.
+    pub fn add_noise(&mut self, percent: u32, seed: u64) {
+        self.noise = Some((percent, WorkloadRng::new(seed)));
+    }
+
+    /// Returns the virtual time in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 }
 
@@ -35,6 +55,13 @@ impl Probe for ModelProbe {
             HostRequest::new(RequestKind::Write, address * BLOCK_BYTES, count * BLOCK_BYTES);
         let began_ns = self.now_ns;
         self.now_ns = self.ssd.serve(&request, began_ns).ended_ns;
-        Ok(self.now_ns - began_ns)
+        let took_ns = self.now_ns - began_ns;
+        Ok(match &mut self.noise {
+            None => took_ns,
+            Some((percent, random)) => {
+                let added = random.below(2 * *percent + 1);
+                took_ns * u64::from(100 - *percent + added) / 100
+            }
+        })
     }
 }

@@ -1,7 +1,8 @@
 //! The filesystems that are compared: their names, programs and options.
 //!
 //! All options are defaults, except the options that a name implies. btrfs mixes data and metadata,
-//! because on a small device one of two separate regions would be full before the other.
+//! because on a small device one of two separate regions would be full before the other. Only mixed btrfs has
+//! no choice of the size of its nodes, so another name has them separate.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use sfs_mkfs::output;
+use sfs_mkfs::{Human, output};
 
 use super::command::{program, run};
 
@@ -45,6 +46,11 @@ pub enum Filesystem {
     Btrfs,
     /// btrfs in place, mounted with `nodatacow`.
     BtrfsNodatacow,
+    /// btrfs with separate data and metadata, one copy of each.
+    BtrfsSeparate {
+        /// Size of a node of its trees, in bytes.
+        node_size: u32,
+    },
 }
 
 /// Returns an error if this machine cannot export a disk or mount a filesystem on it.
@@ -73,6 +79,9 @@ impl Filesystem {
             Self::Xfs => "xfs".into(),
             Self::Btrfs => "btrfs".into(),
             Self::BtrfsNodatacow => "btrfs-nodatacow".into(),
+            Self::BtrfsSeparate { node_size } => {
+                format!("btrfs, nodes of {}", Human(u64::from(*node_size)))
+            }
         }
     }
 
@@ -82,7 +91,7 @@ impl Filesystem {
             Self::Sfs { .. } => &["sfs-mkfs", "sfs-mount", "sfs-umount"],
             Self::Ext2 | Self::Ext3 | Self::Ext4 => &["mkfs.ext4"],
             Self::Xfs => &["mkfs.xfs"],
-            Self::Btrfs | Self::BtrfsNodatacow => &["mkfs.btrfs"],
+            Self::Btrfs | Self::BtrfsNodatacow | Self::BtrfsSeparate { .. } => &["mkfs.btrfs"],
         };
         needed.iter().copied().find(|name| program(name).is_none())
     }
@@ -105,6 +114,12 @@ impl Filesystem {
             Self::Xfs => with(tool("mkfs.xfs"), &["-q", "-f"]),
             Self::Btrfs | Self::BtrfsNodatacow => {
                 with(tool("mkfs.btrfs"), &["-q", "-f", "--mixed"])
+            }
+            Self::BtrfsSeparate { node_size } => {
+                let node_size = node_size.to_string();
+                let sizes = ["--nodesize", &node_size];
+                let profiles = ["-q", "-f", "--data", "single", "--metadata", "single"];
+                with(tool("mkfs.btrfs"), &[&profiles[..], &sizes].concat())
             }
         };
         run(command.arg(device))
@@ -130,7 +145,7 @@ impl Filesystem {
             Self::Ext3 => ("ext3", "rw".to_owned()),
             Self::Ext4 => ("ext4", "rw".to_owned()),
             Self::Xfs => ("xfs", "rw".to_owned()),
-            Self::Btrfs => ("btrfs", "rw".to_owned()),
+            Self::Btrfs | Self::BtrfsSeparate { .. } => ("btrfs", "rw".to_owned()),
             Self::BtrfsNodatacow => ("btrfs", "nodatacow".to_owned()),
         };
         let options = [&[own.as_str()], options].concat().join(",");

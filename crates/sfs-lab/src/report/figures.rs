@@ -20,7 +20,7 @@ const fn figure(name: &'static str, title: &'static str, x: Axis, y: Axis) -> Fi
 }
 
 /// All figures.
-pub const FIGURES: [FigureStyle; 26] = [
+pub const FIGURES: [FigureStyle; 30] = [
     figure(
         "hard-drive-seek",
         "Deskstar 7K500: seek time by distance",
@@ -48,6 +48,7 @@ pub const FIGURES: [FigureStyle; 26] = [
     figure("cost-zipf-0.99", "Write cost, Zipf 0.99", UTILIZATION, WRITE_COST),
     figure("cost-uniform", "Write cost, uniform", UTILIZATION, WRITE_COST),
     figure("cost-tpcc", "Write cost, TPC-C-like", UTILIZATION, WRITE_COST),
+    figure("cost-RES-stand-in", "Write cost, a trace in place of RES", UTILIZATION, WRITE_COST),
     figure(
         "histogram-zipf",
         "Segments by utilization, volume 70% full, Zipf 0.99",
@@ -69,6 +70,17 @@ pub const FIGURES: [FigureStyle; 26] = [
     figure("fast09-sizes-mtron", "Mtron: throughput by size of request", SIZE, THROUGHPUT),
     figure("fast09-figure5", "FSL on Mtron, hybrid mapping", FULL_PERCENT, DEVICE_TIME),
     figure("fast09-figure6", "CVFS-Large on Mtron, hybrid mapping", FULL_PERCENT, DEVICE_TIME),
+    figure(
+        "fast09-figure9",
+        "Mtron, 70% full: random writes by response time",
+        Axis {
+            label: "response time, up to, ms",
+            scale: AxisScale::Categories(&[
+                "0.25", "0.5", "0.75", "1", "2", "3", "4", "6", "8", "10", "100", "more",
+            ]),
+        },
+        Axis { label: "share of the writes, %", scale: AxisScale::FromZero },
+    ),
     figure(
         "atc09-sawtooth",
         "Write bandwidth by size of the writes, stripe of 1 MiB",
@@ -104,6 +116,18 @@ pub const FIGURES: [FigureStyle; 26] = [
         "Segmented sequentiality of writes under Postmark",
         Axis { label: "workload", scale: AxisScale::Categories(&["SS", "SL", "LS", "LL"]) },
         Axis { label: "sequential share of the written bytes", scale: AxisScale::FromZero },
+    ),
+    figure(
+        "shin-alignment",
+        "Postmark on a partition at sector 63, Mtron",
+        Axis { label: "workload", scale: AxisScale::Categories(&["SS", "SL", "LS", "LL"]) },
+        Axis { label: "device time over that of an aligned partition", scale: AxisScale::FromZero },
+    ),
+    figure(
+        "shin-queue",
+        "Random requests of 4 KiB by depth of the command queue",
+        Axis { label: "depth of the command queue", scale: AxisScale::Logarithmic },
+        Axis { label: "requests a second", scale: AxisScale::Logarithmic },
     ),
 ];
 

@@ -45,6 +45,11 @@ pub enum Unclear {
         /// Size of the requests that were, or would have been, next.
         size: u64,
     },
+    /// The device maps pages, and is too slow for whole passes in the time; or it is very slow.
+    TooSlow,
+    /// The device maps pages, and its sequential writes take uneven times: it cleans up older writes, so its log does not
+    /// begin with an erase block.
+    Unsettled,
     /// Random writes are slower than sequential ones even at the largest size.
     AlwaysSlow,
     /// Random writes are as fast as sequential ones at every size.
@@ -59,6 +64,12 @@ impl fmt::Display for Unclear {
                 f,
                 "the time ran out at requests of {}; allow more with --measure-time",
                 Human(*size)
+            ),
+            Self::TooSlow => f.write_str(
+                "the device is too slow to be written often enough; allow more with --measure-time",
+            ),
+            Self::Unsettled => f.write_str(
+                "sequential writes take uneven times, as on a device that still cleans up older ones",
             ),
             Self::AlwaysSlow => f.write_str("random writes are slower at every size"),
             Self::NeverSlow => f.write_str("random writes are as fast at every size"),

@@ -5,6 +5,7 @@ use super::fast::Fast;
 use super::interface::Ftl;
 use super::layer::{Layer, WearLevelling};
 use super::page_mapped::PageMapped;
+use super::superblock::Superblock;
 use crate::geometry::FlashGeometry;
 
 impl Layer {
@@ -21,6 +22,10 @@ impl Layer {
             }
             Layer::Bast { log_blocks } => {
                 Bast::new(geometry, log_blocks, wear).map(|layer| Box::new(layer) as Box<dyn Ftl>)
+            }
+            Layer::Superblock { log_blocks, width } => {
+                Superblock::new(geometry, log_blocks, width, wear)
+                    .map(|layer| Box::new(layer) as Box<dyn Ftl>)
             }
         }
     }

@@ -73,15 +73,12 @@ impl Fast {
     /// Merges every logical block with a live page in the oldest random log block, and erases the log block.
     fn reclaim(&mut self, flash: &mut Flash, at_ns: u64) {
         let oldest = self.random.pop_front().expect("all log blocks are in use");
-        for index in 0..flash.filled(oldest) {
-            let slot = flash.slot(oldest, index);
-            let page = flash.spare(slot).expect("a programmed slot").page;
-            if self.blocks.slot(page) == Some(slot) {
-                let (block, _) = self.blocks.position(page);
-                self.blocks.merge_full(flash, block, at_ns);
-                self.drop_sequential(flash, block, at_ns);
+        let sequential = &mut self.sequential;
+        self.blocks.merge_live(flash, oldest, at_ns, |blocks, flash, block| {
+            if let Some((log, _)) = sequential.take_if(|(log, _)| log.block == block) {
+                blocks.erase(flash, log.cluster, at_ns);
             }
-        }
+        });
         self.blocks.erase(flash, oldest, at_ns);
     }
 

@@ -172,6 +172,25 @@ impl Hybrid {
         self.level_wear(flash, at_ns);
     }
 
+    /// Merges every logical block that has a page in a log block in full, and calls `merged` after each.
+    pub(super) fn merge_live(
+        &mut self,
+        flash: &mut Flash,
+        log: u32,
+        at_ns: u64,
+        mut merged: impl FnMut(&mut Hybrid, &mut Flash, u32),
+    ) {
+        for index in 0..flash.filled(log) {
+            let slot = flash.slot(log, index);
+            let page = flash.spare(slot).expect("a programmed slot").page;
+            if self.slot(page) == Some(slot) {
+                let (block, _) = self.position(page);
+                self.merge_full(flash, block, at_ns);
+                merged(self, flash, block);
+            }
+        }
+    }
+
     /// Copies the last versions of the pages of `block`, from index `first` on, to their slots in `cluster`.
     fn copy_live(
         &mut self,

@@ -25,6 +25,14 @@ pub enum Layer {
         /// Number of log blocks.
         log_blocks: u32,
     },
+    /// Block-mapped layer whose log blocks take pages of a few adjacent logical blocks each:
+    /// [`Superblock`](super::Superblock).
+    Superblock {
+        /// Number of log blocks.
+        log_blocks: u32,
+        /// Number of logical blocks that share a log block.
+        width: u32,
+    },
 }
 
 /// Choice of the block that a page-mapped layer cleans.
@@ -77,7 +85,7 @@ impl Layer {
         match self {
             Layer::PageMapped { streams, .. } => u32::from(*streams) + 4,
             Layer::Fast { log_blocks } => log_blocks + 4,
-            Layer::Bast { log_blocks } => log_blocks + 3,
+            Layer::Bast { log_blocks } | Layer::Superblock { log_blocks, .. } => log_blocks + 3,
         }
     }
 }

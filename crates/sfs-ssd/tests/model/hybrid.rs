@@ -1,4 +1,4 @@
-//! Tests of FAST and BAST on sequences worked out by hand: merges, copies and erases.
+//! Tests of FAST, BAST and superblocks on sequences worked out by hand: merges, copies and erases.
 //!
 //! A clustered block has four pages; page `4 b + i` is page `i` of logical block `b`. A logical block is
 //! filled if all its pages are in the data block, so that its next write goes to a log block.
@@ -24,6 +24,11 @@ fn fast(log_blocks: u32) -> Ssd {
 
 fn bast(log_blocks: u32) -> Ssd {
     filled(Layer::Bast { log_blocks })
+}
+
+/// Superblocks of four logical blocks each.
+fn superblock(log_blocks: u32) -> Ssd {
+    filled(Layer::Superblock { log_blocks, width: 4 })
 }
 
 /// Writes the pages at (logical block, index), one after the other.
@@ -169,4 +174,44 @@ fn bast_erases_the_log_block_of_a_trimmed_logical_block() {
     write(&mut ssd, &[(0, 0)]);
     (0..PAGES).for_each(|page| trim_page(&mut ssd, page));
     assert_eq!(counts(&ssd), [0, 0, 0, 0, 2]);
+}
+
+#[test]
+fn a_superblock_shares_a_log_block_and_bounds_the_merge() {
+    let mut ssd = superblock(2);
+    write(&mut ssd, &[(0, 1), (1, 1), (2, 1), (3, 1)]);
+    assert_eq!(counts(&ssd), [0; 5], "four logical blocks share a log block");
+    write(&mut ssd, &[(4, 1), (5, 1)]);
+    assert_eq!(counts(&ssd), [0; 5], "the other superblock has a log block of its own");
+    write(&mut ssd, &[(0, 2)]);
+    assert_eq!(
+        counts(&ssd),
+        [0, 0, 4, 16, 5],
+        "the full log block, but nothing of the other superblock"
+    );
+}
+
+#[test]
+fn a_superblock_merges_the_least_recently_written_log_block() {
+    let mut ssd = superblock(1);
+    write(&mut ssd, &[(0, 0), (0, 1), (4, 0)]);
+    assert_eq!(counts(&ssd), [0, 1, 0, 2, 1], "one logical block in order: a partial merge");
+    write(&mut ssd, &[(4, 1), (4, 2), (4, 3), (5, 0)]);
+    assert_eq!(counts(&ssd), [1, 1, 0, 2, 2], "a whole logical block in order: a switch");
+    write(&mut ssd, &[(6, 0), (0, 0)]);
+    assert_eq!(counts(&ssd), [1, 1, 2, 2 + 8, 2 + 3], "pages of two logical blocks");
+}
+
+#[test]
+fn a_superblock_keeps_the_pages_of_others_when_a_logical_block_is_trimmed() {
+    let mut ssd = superblock(2);
+    write(&mut ssd, &[(0, 0), (1, 0)]);
+    (0..PAGES).for_each(|page| trim_page(&mut ssd, page));
+    assert_eq!(counts(&ssd), [0, 0, 0, 0, 1], "the data block");
+    write(&mut ssd, &[(2, 0), (2, 1), (2, 2)]);
+    assert_eq!(counts(&ssd), [0, 0, 2, 8, 1 + 3], "blocks 1 and 2 are merged, block 0 has no page");
+    let mut ssd = superblock(2);
+    write(&mut ssd, &[(0, 0), (0, 1)]);
+    (0..PAGES).for_each(|page| trim_page(&mut ssd, page));
+    assert_eq!(counts(&ssd), [0, 0, 0, 0, 2], "the log block in order, too");
 }

@@ -25,6 +25,8 @@ fn layers() -> Vec<Layer> {
         Layer::Fast { log_blocks: 4 },
         Layer::Bast { log_blocks: 1 },
         Layer::Bast { log_blocks: 4 },
+        Layer::Superblock { log_blocks: 1, width: 2 },
+        Layer::Superblock { log_blocks: 4, width: 3 },
     ];
     for collection in [Collection::Greedy, Collection::Fifo] {
         for isolation in [Isolation::Initial, Isolation::Persistent] {

@@ -72,7 +72,9 @@ fn modelled_bandwidths_are_within_five_percent_of_the_published_ones() {
 #[test]
 fn every_profile_can_be_scaled_down_with_every_layer() {
     for profile in profiles() {
-        for layer in [Layer::GREEDY, Layer::Fast { log_blocks: 9 }, Layer::Bast { log_blocks: 3 }] {
+        let superblock = Layer::Superblock { log_blocks: 5, width: 4 };
+        let [fast, bast] = [Layer::Fast { log_blocks: 9 }, Layer::Bast { log_blocks: 3 }];
+        for layer in [Layer::GREEDY, fast, bast, superblock] {
             let small = profile.clone().with_layer(layer).with_capacity(100 * MIB);
             assert!(Ssd::new(&small.config()).is_some(), "{} {layer}", small.name);
             assert!(small.geometry.capacity() <= 100 * MIB, "{} {layer}", small.name);

@@ -96,8 +96,9 @@ fn separate_streams_have_less_write_amplification_than_mixed_ones_in_theory() {
 fn sequential_writes_have_no_amplification() {
     let fast = Layer::Fast { log_blocks: 4 };
     let bast = Layer::Bast { log_blocks: 4 };
-    for layer in [page_mapped(Collection::Greedy, 1), page_mapped(Collection::Fifo, 1), fast, bast]
-    {
+    let superblock = Layer::Superblock { log_blocks: 4, width: 4 };
+    let page_mapped = [Collection::Greedy, Collection::Fifo].map(|kind| page_mapped(kind, 1));
+    for layer in page_mapped.into_iter().chain([fast, bast, superblock]) {
         let mut ssd = ssd(layer, WearLevelling::Dynamic, 128, 64, 150);
         let pages = ssd.geometry().pages();
         for _ in 0..3 {

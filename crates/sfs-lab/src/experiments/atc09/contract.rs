@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use sfs_hdd::{HardDrive, profiles};
 use sfs_lab::random::WorkloadRng;
-use sfs_lab::report::table;
+use sfs_lab::report::{mb_per_s, table};
 use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdConfig, SsdProfile, TimedModel};
 
 use super::device::{PAGE, cells, filled};
@@ -95,8 +95,8 @@ fn terms<M: TimedModel>(
     let mut host = Host { model, random: WorkloadRng::new(1), now_ns: 0 };
     host.now_ns = host.model.idle_ns();
     let slots = (capacity / PAGE) as u32;
-    let reads =
-        host.sequential(RequestKind::Read, 0) / mb_per_s(&host.random(RequestKind::Read, slots));
+    let reads = host.sequential(RequestKind::Read, 0)
+        / small_mb_per_s(&host.random(RequestKind::Read, slots));
     let distance = host.distance(capacity);
     let ends = host.sequential(RequestKind::Read, 0)
         / host.sequential(RequestKind::Read, capacity - SEQUENTIAL_BYTES);
@@ -105,7 +105,7 @@ fn terms<M: TimedModel>(
     let before = work(host.model);
     let mut times = host.random(RequestKind::Write, slots);
     let after = work(host.model);
-    let writes = sequential / mb_per_s(&times);
+    let writes = sequential / small_mb_per_s(&times);
     let all_ns: u64 = times.iter().sum();
     times.sort_unstable();
     let spread = times[times.len() - 1] as f64 / times[times.len() / 2] as f64;
@@ -142,7 +142,7 @@ impl<M: TimedModel> Host<'_, M> {
         for offset in (first..first + SEQUENTIAL_BYTES).step_by(SEQUENTIAL as usize) {
             self.serve(kind, offset / PAGE * PAGE, SEQUENTIAL);
         }
-        SEQUENTIAL_BYTES as f64 * 1e3 / (self.now_ns - began_ns) as f64
+        mb_per_s(SEQUENTIAL_BYTES, self.now_ns - began_ns)
     }
 
     /// Returns the times of random requests of 4 KiB.
@@ -179,8 +179,8 @@ impl<M: TimedModel> Host<'_, M> {
 }
 
 /// Returns the MB/s of requests of 4 KiB that took these times.
-fn mb_per_s(times: &[u64]) -> f64 {
-    (times.len() as u64 * PAGE) as f64 * 1e3 / times.iter().sum::<u64>() as f64
+fn small_mb_per_s(times: &[u64]) -> f64 {
+    mb_per_s(times.len() as u64 * PAGE, times.iter().sum())
 }
 
 #[cfg(test)]

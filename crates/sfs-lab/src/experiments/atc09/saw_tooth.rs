@@ -3,7 +3,7 @@
 //! A request that does not end with a stripe makes the device complete two of them: the rest is read and written again.
 
 use anyhow::Result;
-use sfs_lab::report::{Document, Series, table};
+use sfs_lab::report::{Document, Series, mb_per_s, table};
 use sfs_ssd::{FlashGeometry, HostRequest, RequestKind, SsdConfig, Timing};
 
 use super::device::{cells, filled};
@@ -29,7 +29,7 @@ pub(super) fn figure2(document: Option<&Document>) -> Result<String> {
     sizes.sort_unstable();
     let mut points = Vec::new();
     for size in sizes {
-        points.push((size, mb_per_s(&config, size)?));
+        points.push((size, bandwidth(&config, size)?));
     }
     if let Some(document) = document {
         let mib = |size: u64| size as f64 / STRIPE as f64;
@@ -75,7 +75,7 @@ fn striped() -> SsdConfig {
 }
 
 /// Returns the throughput of writes of `size` bytes, one after the other.
-fn mb_per_s(config: &SsdConfig, size: u64) -> Result<f64> {
+fn bandwidth(config: &SsdConfig, size: u64) -> Result<f64> {
     let mut ssd = filled(config)?;
     let began_ns = ssd.idle_ns();
     // Small requests show their speed soon.
@@ -88,7 +88,7 @@ fn mb_per_s(config: &SsdConfig, size: u64) -> Result<f64> {
         now_ns = ssd.serve(&HostRequest::new(RequestKind::Write, offset, size), now_ns).ended_ns;
         offset += size;
     }
-    Ok((count * size) as f64 * 1e3 / (now_ns - began_ns) as f64)
+    Ok(mb_per_s(count * size, now_ns - began_ns))
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_sector_more_than_a_stripe_costs_half_of_the_bandwidth() {
         let config = striped();
-        let speed = |size| mb_per_s(&config, size).expect("a device");
+        let speed = |size| bandwidth(&config, size).expect("a device");
         assert!(speed(STRIPE) > 2.0 * speed(STRIPE + 512));
         assert!(speed(2 * STRIPE) > 0.99 * speed(STRIPE));
     }
