@@ -22,7 +22,7 @@ pub enum AxisScale {
     Logarithmic,
     /// Logarithmic, for sizes in KiB above zero, with ticks at powers of four.
     Kibibytes,
-    /// Names for the values 0, 1, 2 and so on.
+    /// Names for the values 0, 1, 2 and so on, whose points are drawn as bars.
     Categories(&'static [&'static str]),
 }
 
@@ -97,7 +97,7 @@ impl AxisScale {
                 ensure!(low > 0.0, "{low} is not above zero");
                 low / LOGARITHMIC_MARGIN..high * LOGARITHMIC_MARGIN
             }
-            Self::Categories(names) => -0.3..names.len() as f64 - 0.7,
+            Self::Categories(names) => -0.5..names.len() as f64 - 0.5,
         })
     }
 

@@ -1,14 +1,15 @@
-//! Figures as SVG: lines with axes, units and a legend, drawn by `plotters`.
+//! Figures as SVG: lines, or bars for categories, with axes, units and a legend, drawn by `plotters`.
 //!
 //! The same data gives the same bytes. No font is loaded: the SVG names a generic font, and `plotters`
 //! estimates the width of a label.
 
 use anyhow::{Context, Result};
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::axis::{Axis, AxisCoord};
+use super::axis::{Axis, AxisCoord, AxisScale};
 
 /// Width and height, in pixels.
 const SIZE: (u32, u32) = (720, 400);
@@ -38,6 +39,9 @@ const COLOURS: [RGBColor; 8] = [
 
 /// Minimum number of points with a line: between two points a line would claim more than is known.
 const LINE_POINTS_MIN: usize = 3;
+
+/// Part of a category's width that its bars take.
+const BARS_WIDTH: f64 = 0.8;
 
 /// Maximum number of points of a line with markers.
 const MARKERS_MAX: usize = 40;
@@ -139,6 +143,7 @@ impl FigureStyle {
         y: AxisCoord,
         series: &[Series],
     ) -> Result<()> {
+        let floor = y.range().start;
         let mut chart = ChartBuilder::on(area)
             .caption(self.title, ("sans-serif", TITLE_SIZE))
             .margin(10)
@@ -155,6 +160,18 @@ impl FigureStyle {
             .label_style(("sans-serif", LABEL_SIZE))
             .axis_desc_style(("sans-serif", AXIS_SIZE))
             .draw()?;
+        if let AxisScale::Categories(_) = self.x.scale {
+            let width = BARS_WIDTH / series.len() as f64;
+            for ((no, line), colour) in (0..).zip(series).zip(COLOURS.iter().cycle()) {
+                let left = f64::from(no) * width - BARS_WIDTH / 2.0;
+                let bars = line.points.iter().map(|&(category, value)| {
+                    let corners = [(category + left, floor), (category + left + width, value)];
+                    Rectangle::new(corners, colour.filled())
+                });
+                chart.draw_series(bars)?;
+            }
+            return Ok(());
+        }
         for (colour, line) in COLOURS.iter().cycle().zip(series) {
             let points = line.points.iter().copied();
             if line.points.len() >= LINE_POINTS_MIN {
@@ -208,6 +225,20 @@ mod tests {
             assert!(svg.contains(text), "{text}");
         }
         assert_eq!(svg, FIGURE.draw(&series()).expect("the same figure"));
+    }
+
+    #[test]
+    fn categories_have_bars_side_by_side() {
+        let scale = AxisScale::Categories(&["small", "large"]);
+        let figure = FigureStyle { x: Axis { label: "kind", scale }, ..FIGURE };
+        let series = ["one", "two"].map(|name| Series::new(name, vec![(0.0, 1.0), (1.0, 3.0)]));
+        let svg = figure.draw(&series).expect("a figure");
+        let bars = |colour: &str| {
+            let rects = svg.lines().filter(|line| line.starts_with("<rect"));
+            rects.filter(|line| line.contains(&format!("fill=\"{colour}\""))).count()
+        };
+        assert_eq!((bars("#0072B2"), bars("#D55E00")), (2, 2), "{svg}");
+        assert!(svg.contains("small") && svg.contains("large"));
     }
 
     #[test]
