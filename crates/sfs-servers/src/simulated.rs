@@ -35,7 +35,7 @@ struct Shared {
     bytes: [AtomicU64; 2],
 }
 
-/// What a store was asked for since its start.
+/// Requests to a store since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Number of requests.

@@ -42,7 +42,7 @@ impl Scale {
     }
 }
 
-/// What is measured.
+/// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Row {
     Write,
