@@ -46,6 +46,9 @@ const READS_WAIT_AT_THE_END: Duration = Duration::from_secs(30);
 /// Time between two looks at what may be deleted.
 const DELETION_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Threads that read ahead: so many objects, of up to 4 MiB, are under way at once.
+const READERS: usize = 4;
+
 /// The objects of a volume, decrypted.
 type Objects = EncryptedStore<Arc<SocketStore>>;
 
@@ -307,6 +310,11 @@ impl ObjectVolume {
         };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         thread("sfs-delete").spawn(delete)?;
+        self.device.begin_ahead();
+        for _ in 0..READERS {
+            let device = self.device.clone();
+            thread("sfs-fetch").spawn(move || while device.read_ahead() {})?;
+        }
         *self.threads.lock() = Some((thread("sfs-upload").spawn(upload)?, stop));
         Ok(())
     }
@@ -319,6 +327,7 @@ impl ObjectVolume {
     /// Bounds the waits of writers and reads for a store that does not answer, once the mount is gone.
     pub(crate) fn begin_to_end(&self) {
         self.device.announce_end(None, WRITERS_WAIT_AT_THE_END);
+        self.device.end_ahead();
         // A write to a region that the cache has in part reads the rest first, and waits as long as that.
         self.store.bound_reads(READS_WAIT_AT_THE_END);
     }

@@ -30,6 +30,9 @@ const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// Variables that a program gets from root as this process has them. All others stay behind: who mounted, long ago, may have set any.
 const KEPT: [&str; 1] = ["XDG_RUNTIME_DIR"];
 
+/// Bytes of requests that wait in the socket of `sfs-store`.
+const SENT_AT_ONCE: usize = 1 << 20;
+
 /// Option of the program, without a promise: only programs of this kind pass it.
 const OPTION: &str = "--take-over";
 
@@ -275,7 +278,10 @@ impl Starter {
                 none.insert(program.started_from(file))
             }
         };
-        program.connect().map(OwnedFd::from)
+        let socket = program.connect()?;
+        // Objects are some MiB. Who may not have more has what the system gives.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size_force(&socket, SENT_AT_ONCE);
+        Ok(socket.into())
     }
 
     pub(super) fn check_held(

@@ -13,6 +13,7 @@ pub(crate) mod pacing;
 pub(crate) mod pairs;
 pub(crate) mod profile;
 mod spread;
+pub(crate) mod store;
 mod table;
 pub(crate) mod tail;
 

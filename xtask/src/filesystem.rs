@@ -306,12 +306,6 @@ impl FilesystemKind {
             None => cmd,
         };
         let output = cmd.arg(&device.path).output()?;
-        if device.volume.is_some()
-            && String::from_utf8_lossy(&output.stderr).contains("cannot be checked yet")
-        {
-            println!("sfs-fsck does not check volumes in object stores");
-            return Ok(());
-        }
         if !output.status.success() {
             let text = [&output.stdout[..], &output.stderr[..]].concat();
             let text = String::from_utf8_lossy(&text).trim().to_owned();

@@ -192,6 +192,8 @@ enum Bench {
     Tail(bench::tail::TailOptions),
     /// Measure how a fresh and an aged volume are read, with the requests to the device.
     Aged(bench::aged::AgedOptions),
+    /// Compare volumes in object stores with plain transfers, a local volume, rclone and s3fs.
+    Store(bench::store::StoreBenchOptions),
 }
 
 fn main() -> ExitCode {
@@ -273,6 +275,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Bench(Bench::Aged(options)) => {
             return bench::aged::run(&workspace, &options).map(|()| true);
+        }
+        Command::Bench(Bench::Store(options)) => {
+            return bench::store::run(&workspace, &options).map(|()| true);
         }
     }
     Ok(tally.close())

@@ -136,6 +136,11 @@ fn on_server(
     }
 }
 
+/// Checks that versitygw is installed, or installs it.
+pub(crate) fn need_versitygw(workspace: &Workspace) -> Result<()> {
+    need(workspace, StoreKind::Server(ServerKind::Versitygw))
+}
+
 /// Checks that a server is installed, or installs it.
 fn need(workspace: &Workspace, store: StoreKind) -> Result<()> {
     let tools = workspace.tools();

@@ -11,6 +11,8 @@ const VERSION: u8 = 1;
 const CHECKSUM_AT: usize = 44;
 /// Length of the header, behind which the content of data begins.
 pub(crate) const HEADER_LEN: usize = 48;
+/// Kind of an object with data.
+const DATA: u8 = 2;
 /// Length of a seal.
 pub(crate) const SEAL_LEN: usize = HEADER_LEN + size_of::<u64>();
 
@@ -83,7 +85,7 @@ impl Frame {
         }
         let content = match (kind, name) {
             (1, ObjectName::Claim(_)) if body.is_empty() => Content::Claim,
-            (2, ObjectName::Log(..) | ObjectName::Data(..)) => Content::Data(body.to_vec()),
+            (DATA, ObjectName::Log(..) | ObjectName::Data(..)) => Content::Data(body.to_vec()),
             (3, ObjectName::Manifest(..)) => {
                 let (log_start, state) = body.split_first_chunk()?;
                 let log_start = u64::from_le_bytes(*log_start);
@@ -101,11 +103,27 @@ impl Frame {
     }
 }
 
+/// Returns the bytes of the object `name` with this content, in `memory`, which is empty.
+pub(crate) fn encode_data(
+    name: ObjectName,
+    nonce: Nonce,
+    content: &[u8],
+    memory: Vec<u8>,
+) -> Vec<u8> {
+    let mut bytes = memory;
+    bytes.reserve_exact(HEADER_LEN + content.len());
+    bytes.extend(header(name, nonce, DATA));
+    bytes.extend_from_slice(content);
+    let checksum = checksum(&bytes);
+    bytes[CHECKSUM_AT..HEADER_LEN].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
 impl Content {
     fn kind(&self) -> u8 {
         match self {
             Self::Claim => 1,
-            Self::Data(_) => 2,
+            Self::Data(_) => DATA,
             Self::Manifest(_) => 3,
             Self::Seal(_) => 4,
         }

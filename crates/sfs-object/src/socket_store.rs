@@ -6,9 +6,12 @@
 
 mod connection;
 mod counts;
+mod patience;
 mod program;
 mod receiver;
 mod requests;
+mod spares;
+mod stream;
 mod trouble;
 
 use std::hash::{BuildHasher, RandomState};
@@ -26,7 +29,10 @@ use crate::store_protocol::{Reply, Request};
 use crate::volume::{Failure as VolumeFailure, OpenError};
 use connection::{Connection, Failure, Over};
 pub use counts::StoreCounts;
+use patience::Limit;
+pub use patience::Patience;
 pub use program::{StoreProgram, is_store_url, shown_url};
+use spares::Spares;
 pub use trouble::Trouble;
 use trouble::{News, Troubles};
 
@@ -42,23 +48,6 @@ const WAITS_ALONE: u32 = 4;
 const CONNECT_WAIT_MIN: Duration = Duration::from_secs(10);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-
-/// How long a store is tried that cannot be reached, or refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// Longest time without a useful reply; `None` is for ever.
-    pub unreachable: Option<Duration>,
-    /// Longest time for which a store refuses one request; `Duration::MAX` is for ever: credentials may be renewed, and space be made.
-    pub refusing: Duration,
-}
-
-impl Patience {
-    /// Of a program whose user is waiting: nothing is tried again that is refused.
-    pub const IMPATIENT: Self =
-        Self { unreachable: Some(Duration::from_secs(20)), refusing: Duration::ZERO };
-    /// Of a mount in use: everything is tried again until it is done. Nothing that a store answers ends a volume.
-    pub const OF_MOUNTS: Self = Self { unreachable: None, refusing: Duration::MAX };
-}
 
 /// Makes a connection to a program that reaches the store. The program that had the connection before has ended, or has to.
 pub type Connect = dyn Fn() -> io::Result<UnixStream> + Send + Sync;
@@ -76,6 +65,7 @@ pub struct SocketStore {
     observer: Mutex<Option<Box<Observer>>>,
     /// An object that the store has for ever, once the volume is known.
     witness: Mutex<Option<(ObjectName, Vec<u8>)>>,
+    spares: Arc<Spares>,
 }
 
 struct Status {
@@ -87,17 +77,6 @@ struct Status {
     counts: StoreCounts,
     /// How long parts of objects are read.
     reads: Option<Limit>,
-}
-
-/// When a caller gives up requests of one kind, whatever the patience of the store is.
-#[derive(Clone, Copy, Debug)]
-struct Limit {
-    /// When the wait or the trouble began.
-    begun: Instant,
-    /// Longest time since then, and since the last useful reply.
-    wait: Duration,
-    /// Shortest time for a reply, however long the store has not answered: it may be back, and slow.
-    reply_wait: Duration,
 }
 
 impl Status {
@@ -127,6 +106,7 @@ impl SocketStore {
             stopped: Condvar::new(),
             observer: Mutex::default(),
             witness: Mutex::default(),
+            spares: Arc::default(),
         }
     }
 
@@ -219,7 +199,7 @@ impl SocketStore {
             if witness.is_some() { Reply::Unknown(reason) } else { Reply::Refused(reason) }
         })?;
         let wait = left.map_or(REPLY_WAIT, |left| left.max(CONNECT_WAIT_MIN));
-        match Connection::new(socket, wait) {
+        match Connection::new(socket, wait, self.spares.clone()) {
             Ok(new) => {
                 if let Some((name, bytes)) = witness {
                     self.check_volume(&new, (name, bytes), wait)?;
@@ -275,8 +255,14 @@ impl SocketStore {
             }
             Err(reply) => vec![reply; requests.len()],
         };
+        self.note(first, &replies)?;
+        Ok(replies)
+    }
+
+    /// Notes replies to requests of the kind of `first`, and tells the observer what is new.
+    fn note(&self, first: &Request, replies: &[Reply]) -> Result<(), Stopped> {
         let mut status = self.status.lock();
-        let news = status.troubles.note(first, &replies);
+        let news = status.troubles.note(first, replies);
         let is_stopped = status.is_stopped;
         drop(status);
         if let (Some(news), Some(observer)) = (news, &*self.observer.lock()) {
@@ -285,7 +271,7 @@ impl SocketStore {
                 News::Over => observer(None),
             }
         }
-        if is_stopped { Err(Stopped) } else { Ok(replies) }
+        if is_stopped { Err(Stopped) } else { Ok(()) }
     }
 
     /// Returns whether replies to requests like `request`, which were sent at `sent`, are not waited for any more.

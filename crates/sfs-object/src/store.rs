@@ -57,6 +57,34 @@ pub trait ObjectStore {
     /// replies in the order of the objects.
     fn put_all(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped>;
 
+    /// Stores objects as they come, each as [`ObjectStore::put_all`] does, with at most `bytes_at_once` under way unless one has more. Returns
+    /// those of which it is not known that they are stored, with their replies. The rest of `objects` is perhaps not taken then, and at other times:
+    /// the caller calls until there is none.
+    fn put_each(
+        &self,
+        objects: &mut dyn Iterator<Item = Object>,
+        bytes_at_once: usize,
+    ) -> Result<Vec<(Object, PutReply)>, Stopped> {
+        loop {
+            let (mut batch, mut bytes) = (Vec::new(), 0);
+            while bytes < bytes_at_once.max(1)
+                && let Some(object) = objects.next()
+            {
+                bytes += object.bytes.len().max(1);
+                batch.push(object);
+            }
+            if batch.is_empty() {
+                return Ok(Vec::new());
+            }
+            let replies = self.put_all(&batch)?;
+            let open = batch.into_iter().zip(replies);
+            let open = open.filter(|(_, reply)| *reply != PutReply::Stored).collect::<Vec<_>>();
+            if !open.is_empty() {
+                return Ok(open);
+            }
+        }
+    }
+
     /// Returns the bytes of an object, or `None` if the store says that there is no object of this name (404, and nothing else).
     fn get(&self, name: ObjectName) -> Result<Option<Vec<u8>>, Stopped>;
 
@@ -76,6 +104,17 @@ pub trait ObjectStore {
         let whole = self.get_all(&names)?.into_iter().zip(parts);
         Ok(whole.map(|(bytes, part)| bytes.map(|bytes| part.of(&bytes))).collect())
     }
+
+    /// Takes back the memory of bytes that were read, for others.
+    fn give_back(&self, _bytes: Vec<u8>) {}
+
+    /// Returns empty memory for about `len` bytes of an object, perhaps some that was given back.
+    fn spare(&self, _len: usize) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Frees memory that was given back.
+    fn free_spares(&self) {}
 
     /// Deletes an object, if it exists. The caller has waited for the grace time: no PUT of this name is under way.
     fn delete(&self, name: ObjectName) -> Result<(), Stopped>;
@@ -97,6 +136,14 @@ impl<S: ObjectStore + ?Sized, P: std::ops::Deref<Target = S>> ObjectStore for P 
         (**self).put_all(objects)
     }
 
+    fn put_each(
+        &self,
+        objects: &mut dyn Iterator<Item = Object>,
+        bytes_at_once: usize,
+    ) -> Result<Vec<(Object, PutReply)>, Stopped> {
+        (**self).put_each(objects, bytes_at_once)
+    }
+
     fn get(&self, name: ObjectName) -> Result<Option<Vec<u8>>, Stopped> {
         (**self).get(name)
     }
@@ -111,6 +158,18 @@ impl<S: ObjectStore + ?Sized, P: std::ops::Deref<Target = S>> ObjectStore for P 
         wait: Option<Duration>,
     ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
         (**self).get_parts(parts, wait)
+    }
+
+    fn give_back(&self, bytes: Vec<u8>) {
+        (**self).give_back(bytes);
+    }
+
+    fn spare(&self, len: usize) -> Vec<u8> {
+        (**self).spare(len)
+    }
+
+    fn free_spares(&self) {
+        (**self).free_spares();
     }
 
     fn delete(&self, name: ObjectName) -> Result<(), Stopped> {

@@ -121,10 +121,19 @@ impl Reply {
             Self::Absent => 5,
             Self::Refused(_) => 6,
         };
+        Self::head(number, kind, self.body().len())
+    }
+
+    /// Returns the first bytes of a reply with `body_len` bytes that were found, which follow.
+    pub fn head_of_found(number: u64, body_len: usize) -> Vec<u8> {
+        Self::head(number, 4, body_len)
+    }
+
+    fn head(number: u64, kind: u8, body_len: usize) -> Vec<u8> {
         let mut frame = Encoder::default();
         frame.number(number);
         [kind, 0, 0, 0, 0, 0, 0, 0].into_iter().for_each(|byte| frame.byte(byte));
-        frame.number(self.body().len() as u64);
+        frame.number(body_len as u64);
         frame.0
     }
 
@@ -195,6 +204,9 @@ mod tests {
         ];
         for reply in replies {
             let head = reply.encode(7).try_into().expect("24 bytes");
+            if let Reply::Found(bytes) = &reply {
+                assert_eq!(Reply::head_of_found(7, bytes.len()), head);
+            }
             let (number, kind, body_len) = Reply::decode_head(&head).expect("a reply");
             assert_eq!((number, body_len), (7, reply.body().len() as u64));
             assert_eq!(Reply::decode(kind, reply.body().to_vec()), Ok(reply));

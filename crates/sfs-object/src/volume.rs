@@ -5,6 +5,7 @@
 //! goes into a data object of its own, which the log object names. A *join* writes every region that the log objects touch into data objects, and publishes a
 //! manifest. docs/decisions/0047 says what holds after a crash.
 
+mod ahead;
 mod collect;
 mod demand;
 mod device;
@@ -19,14 +20,17 @@ mod shape;
 mod snapshot;
 mod state;
 mod upload;
+mod whole;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use fixedbitset::FixedBitSet;
 use parking_lot::{Condvar, Mutex, RwLock};
 use sfs_device::Geometry;
 
+use crate::name::ObjectName;
 use crate::store::ObjectStore;
+use ahead::Ahead;
 use demand::Demand;
 pub use demand::{Outage, with_reads_that_fail};
 use dirty::{DirtyRegions, Frozen};
@@ -57,8 +61,12 @@ pub struct Limits {
     pub log_blocks: u64,
     /// Number of log objects that are joined at once.
     pub log_objects: u64,
+    /// Regions with pieces in log objects that are left to the next use, which reads them as a whole. Those of more are joined at the end.
+    pub left_regions: u64,
     /// Blocks in data objects that are under way at once.
     pub upload_blocks: u64,
+    /// Blocks that are written until the worker uploads without being asked.
+    pub early_blocks: u64,
     /// Seconds for which an object is kept that nothing needs.
     pub grace_secs: u64,
 }
@@ -70,7 +78,9 @@ impl Limits {
             cache_blocks,
             log_blocks: 16 << 10,
             log_objects: 512,
+            left_regions: 8,
             upload_blocks: 8 << 10,
+            early_blocks: 4 << 10,
             grace_secs: 20 * 60,
         }
     }
@@ -97,6 +107,7 @@ pub struct ObjectDevice<S> {
     uploader: Mutex<Uploader<S>>,
     /// Taken before `state`.
     demand: Demand,
+    ahead: Ahead,
     /// Held while objects are deleted. Taken before `uploader`.
     collecting: Mutex<()>,
 }
@@ -104,6 +115,8 @@ pub struct ObjectDevice<S> {
 /// Places of the content of all regions.
 struct State {
     map: RegionMap,
+    /// Objects of the map of the last manifest, for regions that have changed since.
+    published: BTreeMap<u64, Option<ObjectName>>,
     /// Pages that the image holds.
     present: FixedBitSet,
     /// Number of such pages.
@@ -112,6 +125,8 @@ struct State {
     ahead: FixedBitSet,
     /// Written since the last cut.
     open: DirtyRegions,
+    /// Blocks that were written since, those of which that were written again counted again.
+    written: u64,
     /// Discarded since the last cut.
     discarded: BTreeSet<u64>,
     frozen: Option<Frozen>,
@@ -149,6 +164,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             ahead_io: Mutex::default(),
             uploader: Mutex::new(uploader),
             demand: Demand::default(),
+            ahead: Ahead::default(),
             collecting: Mutex::default(),
         }
     }

@@ -1,11 +1,11 @@
 //! The writer of a volume: one epoch, from its claim to the seal of another writer.
 
-use crate::decide::{Decision, decide_all};
+use crate::decide::{Decision, decide_all, settle};
 use crate::error::ObjectError;
-use crate::frame::{Content, Frame, Manifest, Nonce};
+use crate::frame::{Content, Frame, HEADER_LEN, Manifest, Nonce, encode_data};
 use crate::mutant::{Mutant, mutated};
 use crate::name::{Epoch, ObjectName};
-use crate::store::ObjectStore;
+use crate::store::{Object, ObjectStore};
 use crate::takeover::{self, Recovered, Sealer};
 use crate::thinning::Thinning;
 
@@ -122,6 +122,41 @@ impl<S: ObjectStore> Writer<S> {
         Ok(frames.into_iter().map(|(name, _)| name).collect())
     }
 
+    /// Stores objects as [`Writer::put_data`] does, as their contents come, with at most `bytes_at_once` under way unless one has more.
+    /// Returns their names in the order of the contents.
+    pub fn put_data_each(
+        &mut self,
+        contents: &mut dyn Iterator<Item = impl AsRef<[u8]>>,
+        bytes_at_once: usize,
+    ) -> Result<Vec<ObjectName>, ObjectError> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        let first = self.data + 1;
+        let (epoch, nonce, data) = (self.epoch, self.nonce, &mut self.data);
+        let store = &self.store;
+        let mut objects = contents.map(|content| {
+            *data += 1;
+            let name = ObjectName::Data(epoch, *data);
+            let content = content.as_ref();
+            let memory = store.spare(HEADER_LEN + content.len());
+            Object { name, bytes: encode_data(name, nonce, content, memory) }
+        });
+        let mut objects = objects.by_ref().peekable();
+        let mut result = Ok(());
+        while result.is_ok() && objects.peek().is_some() {
+            result =
+                store.put_each(&mut objects, bytes_at_once).map_err(Into::into).and_then(|open| {
+                    open.iter().try_for_each(|(object, reply)| {
+                        settle(store, object, *reply).and_then(|is| check(epoch, is))
+                    })
+                });
+        }
+        drop(objects);
+        self.failure = result.err();
+        result.map(|()| (first..=self.data).map(|number| ObjectName::Data(epoch, number)).collect())
+    }
+
     /// Publishes a state that contains all log objects before `log_start`, which is at most [`Writer::next_log`]. Returns manifests
     /// that are not needed any more.
     ///
@@ -152,7 +187,7 @@ impl<S: ObjectStore> Writer<S> {
                 .into_iter()
                 .enumerate()
                 .filter(|(index, _)| *index == last || !mutated(Mutant::AcknowledgedOutOfOrder));
-            checked.into_iter().try_for_each(|(_, decision)| self.check(decision))
+            checked.into_iter().try_for_each(|(_, decision)| check(self.epoch, decision))
         });
         self.failure = result.err();
         result
@@ -161,20 +196,19 @@ impl<S: ObjectStore> Writer<S> {
     fn data(&self, content: &[u8]) -> Frame {
         Frame { nonce: self.nonce, content: Content::Data(content.to_vec()) }
     }
+}
 
-    /// Returns an error if a name of this epoch is not ours.
-    fn check(&self, decision: Decision) -> Result<(), ObjectError> {
-        let epoch = self.epoch;
-        match decision {
-            Decision::Ours => Ok(()),
-            Decision::Theirs(Frame { nonce, content: Content::Seal(by) }) => {
-                Err(ObjectError::TakenOver { epoch, by, nonce })
-            }
-            Decision::Theirs(Frame { nonce, .. }) => {
-                Err(ObjectError::TakenOver { epoch, by: epoch, nonce })
-            }
-            Decision::Deleted => Err(ObjectError::Superseded(epoch)),
+/// Returns an error if a name of this epoch is not ours.
+fn check(epoch: Epoch, decision: Decision) -> Result<(), ObjectError> {
+    match decision {
+        Decision::Ours => Ok(()),
+        Decision::Theirs(Frame { nonce, content: Content::Seal(by) }) => {
+            Err(ObjectError::TakenOver { epoch, by, nonce })
         }
+        Decision::Theirs(Frame { nonce, .. }) => {
+            Err(ObjectError::TakenOver { epoch, by: epoch, nonce })
+        }
+        Decision::Deleted => Err(ObjectError::Superseded(epoch)),
     }
 }
 
@@ -183,7 +217,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::store::{Object, PutReply, Stopped};
+    use crate::store::{PutReply, Stopped};
 
     /// An empty store that can be made to answer nothing.
     #[derive(Default)]

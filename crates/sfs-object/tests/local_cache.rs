@@ -164,6 +164,56 @@ fn what_a_store_does_not_delete_keeps_nothing_from_being_uploaded() {
     volume.close(9_000).expect("a close");
 }
 
+/// A join at the end uploads whole regions once more.
+#[test]
+fn a_close_leaves_few_pieces_in_the_log_and_joins_many() {
+    for (regions, is_joined) in [(2, false), (8, false), (9, true)] {
+        let (store, local) = (made(), cache());
+        let before = data_objects(&store);
+        let volume = open(&store, local.clone(), LARGE).expect("a released volume");
+        (0..regions).for_each(|no| write(&volume, no * 32, 1, 20 + no as u8).expect("a write"));
+        volume.upload().expect("a log object");
+        (0..regions).for_each(|no| write(&volume, no * 32 + 1, 1, 40 + no as u8).expect("a write"));
+        volume.close(1_000).expect("a close");
+        let joined = data_objects(&store) - before;
+        assert_eq!(joined, if is_joined { regions as usize } else { 0 });
+        assert!(read_state(&*store).expect("a state").is_released);
+        drop(volume);
+        // With this cache, with another one, and with another one once more: nothing was joined, nor deleted.
+        let caches = [local as Arc<dyn Device>, cache(), cache()];
+        for local in caches {
+            let volume = open(&store, local, LARGE).expect("a released volume");
+            for no in 0..regions {
+                let expected = vec![20 + no as u8, 40 + no as u8, no as u8 + 1];
+                assert_eq!(read(&volume, no * 32, 3), Ok(expected));
+            }
+            volume.collect(5_000);
+            volume.collect(9_000);
+            volume.close(9_000).expect("a close");
+        }
+    }
+}
+
+/// Uses that are short do not make the next mount read ever more.
+#[test]
+fn log_objects_of_many_uses_are_joined() {
+    let store = made();
+    let before = data_objects(&store);
+    for no in 0..100 {
+        let volume = open(&store, cache(), LARGE).expect("a released volume");
+        write(&volume, 0, 1, no).expect("a write");
+        volume.close(1_000).expect("a close");
+    }
+    // Once for about 32 log objects.
+    assert_eq!(data_objects(&store) - before, 3);
+}
+
+/// Returns the number of data objects.
+fn data_objects(store: &Store) -> usize {
+    let names = store.objects.names().into_iter();
+    names.filter(|name| matches!(name, ObjectName::Data(..))).count()
+}
+
 #[test]
 fn nothing_is_written_once_a_close_has_begun() {
     let store = made();

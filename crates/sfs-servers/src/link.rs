@@ -28,17 +28,28 @@ impl Link {
 
     /// Returns when a request that has begun at `begin` is over, whose request and reply have `bytes` together.
     fn end(&self, begin: Instant, bytes: u64) -> Instant {
-        let Some(rate) = self.bytes_per_second else { return begin + self.latency };
+        let Some(rate) = self.bytes_per_second.filter(|_| bytes > 0) else {
+            return begin + self.latency;
+        };
         let mut is_free_at = self.is_free_at.lock().unwrap_or_else(PoisonError::into_inner);
         let start = begin.max(*is_free_at);
         *is_free_at = start + Duration::from_nanos(bytes * 1_000_000_000 / rate.max(1));
         *is_free_at + self.latency
     }
 
-    /// Waits until a request that begins now is over.
-    pub(crate) fn pass(&self, bytes: usize) {
+    /// Waits until a request of these bytes, which begins now, has passed, and its reply would have without its own bytes.
+    pub(crate) fn pass_request(&self, bytes: usize) {
         let now = Instant::now();
         thread::sleep(self.end(now, bytes as u64).saturating_duration_since(now));
+    }
+
+    /// Waits until the bytes of a reply have passed.
+    pub(crate) fn pass_reply(&self, bytes: usize) {
+        if bytes > 0 {
+            let now = Instant::now();
+            let end = self.end(now, bytes as u64) - self.latency;
+            thread::sleep(end.saturating_duration_since(now));
+        }
     }
 }
 
@@ -55,6 +66,7 @@ mod tests {
         assert_eq!(ms, [130, 230, 330]);
         let later = begin + Duration::from_secs(1);
         assert_eq!((link.end(later, 0) - later).as_millis(), 30);
+        assert_eq!((link.end(begin, 0) - begin).as_millis(), 30, "it has no byte that waits");
         assert_eq!(Link::instant().end(begin, 1 << 30), begin);
     }
 }

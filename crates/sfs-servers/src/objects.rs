@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::http::{Reply, Request, encoded};
+use crate::multipart::Uploads;
 
 /// Date of all objects.
 const DATE: &str = "Thu, 01 Jan 2026 00:00:00 GMT";
@@ -27,6 +28,7 @@ pub(crate) struct Objects(Mutex<State>);
 struct State {
     objects: BTreeMap<String, Object>,
     puts: u64,
+    uploads: Uploads,
 }
 
 impl Objects {
@@ -38,8 +40,21 @@ impl Objects {
             }
             ("GET", true) => self.list(request),
             ("PUT" | "HEAD", true) => Reply::empty(200),
+            ("PUT", false) if request.query.contains_key("uploadId") => {
+                self.lock().uploads.put_part(request)
+            }
             ("PUT", false) => self.put(request, key),
+            ("POST", false) if request.query.contains_key("uploads") => {
+                self.lock().uploads.begin(request, key)
+            }
+            ("POST", false) if request.query.contains_key("uploadId") => {
+                self.complete(request, key)
+            }
             ("GET" | "HEAD", false) => self.get(request, key),
+            ("DELETE", false) if request.query.contains_key("uploadId") => {
+                self.lock().uploads.take(request);
+                Reply::empty(204)
+            }
             ("DELETE", false) => {
                 self.lock().objects.remove(key);
                 Reply::empty(204)
@@ -54,6 +69,20 @@ impl Objects {
         self.lock().objects.values().any(has)
     }
 
+    /// Returns the number of objects whose names begin with `prefix`, and their bytes.
+    pub(crate) fn stored(&self, prefix: &str) -> (u64, u64) {
+        let state = self.lock();
+        let found = state.objects.iter().filter(|(key, _)| key.starts_with(prefix));
+        found.fold((0, 0), |(count, bytes), (_, object)| {
+            (count + 1, bytes + object.bytes.len() as u64)
+        })
+    }
+
+    /// Forgets all objects whose names begin with `prefix`.
+    pub(crate) fn clear(&self, prefix: &str) {
+        self.lock().objects.retain(|key, _| !key.starts_with(prefix));
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,9 +95,7 @@ impl Objects {
         }
         state.puts += 1;
         let version = state.puts;
-        let kept = |name: &str| name.starts_with("x-amz-meta-") || name == "content-type";
-        let headers = request.headers.iter().filter(|(name, _)| kept(name));
-        let headers: Vec<_> = headers.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let headers = kept_headers(request);
         let Some(source) = request.headers.get("x-amz-copy-source") else {
             let bytes = Arc::new(std::mem::take(&mut request.body));
             state.objects.insert(key.to_owned(), Object { bytes, headers, version });
@@ -88,6 +115,27 @@ impl Objects {
         let (_, tag) = etag(version);
         let copied = format!("<ETag>{tag}</ETag><LastModified>{DATE_OF_LISTS}</LastModified>");
         Reply::xml(200, &format!("<CopyObjectResult>{copied}</CopyObjectResult>"))
+    }
+
+    /// Makes an object of the parts that were uploaded.
+    fn complete(&self, request: &Request, key: &str) -> Reply {
+        let mut state = self.lock();
+        let Some(upload) = state.uploads.take(request) else {
+            return Reply::error(404, "NoSuchUpload");
+        };
+        state.puts += 1;
+        let version = state.puts;
+        let (headers, bytes) = upload.into_object();
+        state.objects.insert(key.to_owned(), Object { bytes: Arc::new(bytes), headers, version });
+        let (_, tag) = etag(version);
+        let (name, key) = (crate::server::BUCKET, key.replace('&', "&amp;").replace('<', "&lt;"));
+        Reply::xml(
+            200,
+            &format!(
+                "<CompleteMultipartUploadResult><Bucket>{name}</Bucket><Key>{key}</Key><ETag>{tag}</ETag>\
+                 </CompleteMultipartUploadResult>"
+            ),
+        )
     }
 
     fn get(&self, request: &Request, key: &str) -> Reply {
@@ -160,6 +208,13 @@ impl Objects {
             format!("<Name>{name}</Name><Prefix>{prefix}</Prefix><IsTruncated>false</IsTruncated>");
         Reply::xml(200, &format!("<ListBucketResult>{head}{contents}</ListBucketResult>"))
     }
+}
+
+/// Returns the headers of a PUT that belong to the object.
+pub(crate) fn kept_headers(request: &Request) -> Vec<(String, String)> {
+    let kept = |name: &str| name.starts_with("x-amz-meta-") || name == "content-type";
+    let headers = request.headers.iter().filter(|(name, _)| kept(name));
+    headers.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Not the form of an MD5, so that clients compare it with no digest.

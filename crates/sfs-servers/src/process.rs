@@ -25,6 +25,11 @@ impl Process {
         command.spawn().map(Self).map_err(|error| format!("{shown}: {error}"))
     }
 
+    /// Returns the number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Waits until a process of the server listens at `address`.
     pub(crate) fn wait_for(&mut self, address: SocketAddr) -> Result<(), String> {
         let end = Instant::now() + WAIT;

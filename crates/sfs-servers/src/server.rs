@@ -99,6 +99,17 @@ impl ObjectServer {
         ]
     }
 
+    /// Returns the process that clients talk to, if it is another one than this and lives.
+    pub fn process_id(&self) -> Option<u32> {
+        self.front.as_ref().map(Process::id)
+    }
+
+    /// Returns the directory that has the objects of a volume in the bucket, if the server keeps them as files.
+    pub fn objects(&self, volume: &str) -> Option<PathBuf> {
+        let has_files = self.kind == ServerKind::Versitygw;
+        has_files.then(|| self.dir.join("data").join(BUCKET).join(volume))
+    }
+
     /// Kills the process that clients talk to, without a warning.
     pub fn kill(&mut self) {
         self.front = None;

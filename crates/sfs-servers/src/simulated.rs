@@ -31,6 +31,19 @@ struct Shared {
     /// Connections, which are cut when the server goes down.
     connections: Mutex<Vec<TcpStream>>,
     requests: AtomicU64,
+    /// Bytes of the bodies of requests and of replies.
+    bytes: [AtomicU64; 2],
+}
+
+/// Requests to a store since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Number of requests.
+    pub requests: u64,
+    /// Bytes of their bodies.
+    pub received: u64,
+    /// Bytes of the bodies of the replies.
+    pub sent: u64,
 }
 
 impl SimulatedStore {
@@ -58,6 +71,7 @@ impl SimulatedStore {
             is_over: AtomicBool::new(false),
             connections: Mutex::default(),
             requests: AtomicU64::new(0),
+            bytes: [0, 0].map(AtomicU64::new),
         });
         let of_thread = shared.clone();
         thread::spawn(move || {
@@ -79,6 +93,23 @@ impl SimulatedStore {
     /// Returns the number of requests so far.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
+    }
+
+    /// Returns what passed so far.
+    pub fn traffic(&self) -> Traffic {
+        let [received, sent] =
+            self.shared.bytes.each_ref().map(|bytes| bytes.load(Ordering::Relaxed));
+        Traffic { requests: self.requests(), received, sent }
+    }
+
+    /// Returns the number of objects whose names begin with `prefix`, and their bytes.
+    pub fn stored(&self, prefix: &str) -> (u64, u64) {
+        self.shared.objects.stored(prefix)
+    }
+
+    /// Forgets all objects whose names begin with `prefix`, without a request.
+    pub fn clear(&self, prefix: &str) {
+        self.shared.objects.clear(prefix);
     }
 
     /// Returns whether an object has `bytes`.
@@ -138,13 +169,18 @@ impl Shared {
             if self.is_down.load(Ordering::SeqCst) {
                 break;
             }
+            // What is stored is there once it has passed, and not before.
+            self.link.pass_request(sent);
             let path = request.path.clone();
             let (bucket, key) = path[1..].split_once('/').unwrap_or((&path[1..], ""));
             let reply = match bucket {
                 BUCKET => self.objects.answer(&mut request, key),
                 _ => Reply::error(404, "NoSuchBucket"),
             };
-            self.link.pass(sent + reply.body.len());
+            for (count, len) in self.bytes.iter().zip([sent, reply.body.len()]) {
+                count.fetch_add(len as u64, Ordering::Relaxed);
+            }
+            self.link.pass_reply(reply.body.len());
             if reply.write(reader.get_mut()).is_err() {
                 break;
             }

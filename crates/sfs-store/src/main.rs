@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let url = argument.to_string_lossy();
+    server::widen(std::io::stdin());
     // Before there are threads.
     confinement::enter(&url);
     files::limit(&url);

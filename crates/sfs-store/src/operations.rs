@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use futures_util::TryStreamExt;
 use object_store::path::Path;
-use object_store::{Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+use object_store::{
+    Error, GetOptions, GetRange, GetResult, GetResultPayload, ObjectStore, ObjectStoreExt, PutMode,
+    PutPayload,
+};
 use sfs_object::store_protocol::{BODY_LEN_MAX, Reply, Request};
 use sfs_object::{ObjectName, Part};
 
@@ -13,6 +17,38 @@ use crate::{outcome, probe};
 
 /// Largest number of bytes of an object that is no manifest: more than 16 MiB of pieces with their records, and a region.
 const SMALL_LEN_MAX: u64 = 64 << 20;
+
+/// Length from which on a part at the begin of an object is taken from a request for all of it: servers have less to do then, and it is
+/// probably all.
+const WHOLE_LEN_MIN: u64 = 1 << 20;
+
+/// The answer to a request.
+pub(crate) enum Answer {
+    /// One without bytes of an object.
+    Reply(Reply),
+    /// Bytes of an object, as they have come.
+    Found(PutPayload),
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(reply)
+    }
+}
+
+impl Answer {
+    /// Returns the reply, with its bytes in one piece.
+    pub(crate) fn into_reply(self) -> Reply {
+        match self {
+            Self::Reply(reply) => reply,
+            Self::Found(payload) => {
+                let mut bytes = Vec::with_capacity(payload.content_length());
+                payload.iter().for_each(|chunk| bytes.extend_from_slice(chunk));
+                Reply::Found(bytes)
+            }
+        }
+    }
+}
 
 /// Returns the largest number of bytes that an object of this name may have.
 fn len_max(name: ObjectName) -> u64 {
@@ -29,8 +65,9 @@ pub(crate) struct Store {
 
 impl Store {
     /// Does what a request asks for. Returns `None` if the directory of the store was replaced: nobody knows what was done where.
-    pub(crate) async fn answer(&self, request: Request, body: Vec<u8>) -> Option<Reply> {
-        let silent = || Some(Reply::Unknown("the directory of the objects does not answer".into()));
+    pub(crate) async fn answer(&self, request: Request, body: Vec<u8>) -> Option<Answer> {
+        let silent =
+            || Some(Reply::Unknown("the directory of the objects does not answer".into()).into());
         match self.look().await {
             Presence::There => {}
             Presence::Gone => return None,
@@ -51,15 +88,15 @@ impl Store {
         }
     }
 
-    async fn answer_now(&self, request: Request, body: Vec<u8>) -> Reply {
+    async fn answer_now(&self, request: Request, body: Vec<u8>) -> Answer {
         match request {
-            Request::Put(name) => self.put(&self.path(name), body).await,
+            Request::Put(name) => self.put(&self.path(name), body).await.into(),
             Request::Get(name) => {
                 self.read(&self.path(name), GetOptions::default(), len_max(name)).await
             }
             Request::GetPart(part) => self.get_part(part).await,
-            Request::Delete(name) => self.delete(&self.path(name)).await,
-            Request::Probe => probe::probe(self).await,
+            Request::Delete(name) => self.delete(&self.path(name)).await.into(),
+            Request::Probe => probe::probe(self).await.into(),
         }
     }
 
@@ -83,43 +120,51 @@ impl Store {
 
     /// Reads an object.
     pub(crate) async fn get(&self, path: &Path) -> Reply {
-        self.read(path, GetOptions::default(), SMALL_LEN_MAX).await
+        self.read(path, GetOptions::default(), SMALL_LEN_MAX).await.into_reply()
     }
 
     /// Reads at most `len_max` bytes: others may have put anything there.
-    async fn read(&self, path: &Path, options: GetOptions, len_max: u64) -> Reply {
+    async fn read(&self, path: &Path, options: GetOptions, len_max: u64) -> Answer {
         let read = async {
             let found = self.store.get_opts(path, options).await?;
             let len = found.range.end.saturating_sub(found.range.start);
-            if len > len_max { Ok(None) } else { found.bytes().await.map(Some) }
+            if len > len_max { Ok(None) } else { payload(found).await.map(Some) }
         };
         match observed(read).await {
-            (Ok(Some(bytes)), _) if bytes.len() as u64 <= len_max => Reply::Found(bytes.into()),
-            (Ok(_), _) => Reply::Refused(format!(
+            (Ok(Some(bytes)), _) if bytes.content_length() as u64 <= len_max => {
+                Answer::Found(bytes)
+            }
+            (Ok(_), _) => Answer::Reply(Reply::Refused(format!(
                 "{path} is larger than any object of a volume: it was not written by SFS"
-            )),
-            (Err(error), http) => outcome::of_access(&error, &http),
+            ))),
+            (Err(error), http) => outcome::of_access(&error, &http).into(),
         }
     }
 
-    async fn get_part(&self, part: Part) -> Reply {
+    async fn get_part(&self, part: Part) -> Answer {
         let path = self.path(part.name);
         let end = part.offset.saturating_add(part.len);
+        if part.offset == 0 && part.len >= WHOLE_LEN_MIN {
+            match self.read(&path, GetOptions::default(), SMALL_LEN_MAX).await {
+                Answer::Found(found) if found.content_length() as u64 > part.len => {}
+                answer => return answer,
+            }
+        }
         if part.len > 0 {
             let range = GetRange::Bounded(part.offset..end);
             let reply = self.read(&path, GetOptions::new().with_range(Some(range)), part.len).await;
-            if !matches!(reply, Reply::Unknown(_) | Reply::Refused(_)) {
+            if !matches!(reply, Answer::Reply(Reply::Unknown(_) | Reply::Refused(_))) {
                 return reply;
             }
             // A store refuses a part that begins beyond the end.
             return match observed(self.store.head(&path)).await {
-                (Ok(object), _) if object.size <= part.offset => Reply::Found(Vec::new()),
+                (Ok(object), _) if object.size <= part.offset => Reply::Found(Vec::new()).into(),
                 _ => reply,
             };
         }
         match observed(self.store.head(&path)).await {
-            (Ok(_), _) => Reply::Found(Vec::new()),
-            (Err(error), http) => outcome::of_access(&error, &http),
+            (Ok(_), _) => Reply::Found(Vec::new()).into(),
+            (Err(error), http) => outcome::of_access(&error, &http).into(),
         }
     }
 
@@ -132,5 +177,17 @@ impl Store {
             Err(error @ Error::NotFound { .. }) if !outcome::names_bucket(&error) => Reply::Done,
             Err(error) => outcome::of_access(&error, &http),
         }
+    }
+}
+
+/// Returns the bytes that a store sends, as they come.
+async fn payload(found: GetResult) -> object_store::Result<PutPayload> {
+    match found.payload {
+        GetResultPayload::Stream(stream) => {
+            let chunks = stream.try_collect::<Vec<_>>().await?;
+            Ok(chunks.into_iter().collect())
+        }
+        // Larger pieces than a stream of a file has.
+        GetResultPayload::File(..) => found.bytes().await.map(Into::into),
     }
 }

@@ -1,23 +1,36 @@
 //! Serving the socket: many requests at once, until the other end is closed.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use sfs_object::store_protocol::{GREETING, REQUEST_LEN, Reply, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Semaphore, mpsc};
 
+use crate::operations::Answer;
 use crate::url;
 
 /// Requests to the store that are under way at once.
 const AT_ONCE: usize = 64;
 /// Bytes of PUTs in memory, unless one has more.
 const BYTES_AT_ONCE: u32 = 96 << 20;
+/// Bytes of replies in the socket.
+const SENT_AT_ONCE: usize = 1 << 20;
 /// Longest time of a request. A signed request is valid for longer.
 const REQUEST_WAIT: Duration = Duration::from_secs(200);
+
+/// Lets more bytes wait in a socket than the system does by itself, as far as this user may: a part of an object is some MiB, and each time
+/// the socket is full both processes have to be woken.
+pub(crate) fn widen(socket: impl AsFd) {
+    if sockopt::set_socket_send_buffer_size_force(&socket, SENT_AT_ONCE).is_err() {
+        let _ = sockopt::set_socket_send_buffer_size(&socket, SENT_AT_ONCE);
+    }
+}
 
 /// Serves the store at `url` until the other end of the socket is closed.
 pub(crate) fn run(socket: UnixStream, url: &str) -> io::Result<()> {
@@ -42,10 +55,19 @@ async fn serve(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf, url: &str)
     };
     write(&mut writer, 0, &Reply::Done).await?;
     // Whoever sends a request may read replies only afterwards, so no reply may hold up the reading of requests.
-    let (replies, mut outbox) = mpsc::unbounded_channel::<(u64, Reply)>();
+    let (replies, mut outbox) = mpsc::unbounded_channel::<(u64, Answer)>();
     let sender = tokio::spawn(async move {
         while let Some((number, reply)) = outbox.recv().await {
-            write(&mut writer, number, &reply).await?;
+            match reply {
+                Answer::Reply(reply) => write(&mut writer, number, &reply).await?,
+                Answer::Found(bytes) => {
+                    let head = Reply::head_of_found(number, bytes.content_length());
+                    writer.write_all(&head).await?;
+                    for chunk in &bytes {
+                        writer.write_all(chunk).await?;
+                    }
+                }
+            }
         }
         Ok::<_, io::Error>(())
     });
@@ -63,7 +85,8 @@ async fn serve(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf, url: &str)
         let (store, replies) = (store.clone(), replies.clone());
         tokio::spawn(async move {
             let reply = tokio::time::timeout(REQUEST_WAIT, store.answer(request, body)).await;
-            let late = |_| Reply::Unknown(format!("no answer within {} s", REQUEST_WAIT.as_secs()));
+            let late =
+                |_| Reply::Unknown(format!("no answer within {} s", REQUEST_WAIT.as_secs())).into();
             match reply.map_err(late) {
                 // The other end may be closed meanwhile.
                 Ok(Some(reply)) | Err(reply) => drop(replies.send((number, reply))),

@@ -58,6 +58,34 @@ fn each_status_of_a_put_has_its_meaning_and_is_seen_once() {
 }
 
 #[test]
+fn objects_are_stored_as_they_come_until_one_is_not() {
+    let at = |number| Object { name: ObjectName::Data(Epoch(1), number), bytes: vec![7; 1000] };
+    let path = |number: u64| format!("/data/{number:016x} ");
+    for (status, expected) in [(412, PutReply::Taken), (500, PutReply::Unknown)] {
+        let bad = path(20);
+        let server = HttpServer::new(move |request| {
+            let is_bad = request.head[0].contains(&bad);
+            Some((if is_bad { status } else { 200 }, String::new()))
+        });
+        let store = bucket_at(&server.endpoint, KEYS, "bucket");
+        let mut objects = (1..=100).map(at);
+        // Five at once.
+        let open = store.put_each(&mut objects, 5000).expect("replies");
+        assert_eq!(open, [(at(20), expected)]);
+        let next = objects.next().expect("the rest was not taken").name;
+        assert!((21..=26).any(|number| next == at(number).name), "{next}");
+        assert_eq!(store.put_each(&mut objects, 5000), Ok(Vec::new()));
+        assert!(objects.next().is_none());
+        let received = server.received();
+        assert_eq!(received.len(), 99, "one was taken by the test");
+        for number in (1..=100).filter(|number| at(*number).name != next) {
+            let count = received.iter().filter(|of| of.head[0].contains(&path(number)));
+            assert_eq!(count.count(), 1, "{number}");
+        }
+    }
+}
+
+#[test]
 fn a_missing_object_is_not_a_missing_bucket_and_reads_are_repeated() {
     let name = object().name;
     let with = |code: &'static str| HttpServer::new(move |_| Some((404, body(code))));

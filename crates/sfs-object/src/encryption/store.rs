@@ -117,6 +117,22 @@ impl<S: ObjectStore> ObjectStore for EncryptedStore<S> {
         Ok(replies)
     }
 
+    fn put_each(
+        &self,
+        objects: &mut dyn Iterator<Item = Object>,
+        bytes_at_once: usize,
+    ) -> Result<Vec<(Object, PutReply)>, Stopped> {
+        let Some(key) = &self.key else { return self.store.put_each(objects, bytes_at_once) };
+        let mut encrypted = objects.map(|object| self.encrypted(key, &object));
+        let open = self.store.put_each(&mut encrypted, bytes_at_once)?;
+        let open = open.into_iter().map(|(Object { name, bytes }, reply)| {
+            self.unconfirmed.lock().insert(name, bytes.clone());
+            let content = key.decrypt(name, bytes).expect("this store has encrypted it");
+            (Object { name, bytes: content }, reply)
+        });
+        Ok(open.collect())
+    }
+
     fn get(&self, name: ObjectName) -> Result<Option<Vec<u8>>, Stopped> {
         let found = self.store.get(name)?;
         let Some(key) = &self.key else { return Ok(found) };
@@ -140,6 +156,18 @@ impl<S: ObjectStore> ObjectStore for EncryptedStore<S> {
         let found = parts.iter().zip(self.store.get_parts(&wanted, wait)?);
         let content = |part: Part, bytes| key.decrypt_part(part, bytes).unwrap_or_default();
         Ok(found.map(|(part, bytes)| bytes.map(|bytes| content(*part, bytes))).collect())
+    }
+
+    fn give_back(&self, bytes: Vec<u8>) {
+        self.store.give_back(bytes);
+    }
+
+    fn spare(&self, len: usize) -> Vec<u8> {
+        self.store.spare(len)
+    }
+
+    fn free_spares(&self) {
+        self.store.free_spares();
     }
 
     fn delete(&self, name: ObjectName) -> Result<(), Stopped> {

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
 use super::receiver::Receiver;
+use super::spares::Spares;
 use crate::store_protocol::{Foreign, GREETING, Reply, Request};
 
 /// Longest time that the program may take to say whether it can serve.
@@ -79,14 +81,18 @@ impl From<io::Error> for Failure {
 
 impl Connection {
     /// Waits until the other side can serve, at most for `wait`.
-    pub(super) fn new(mut socket: UnixStream, wait: Duration) -> Result<Self, Failure> {
+    pub(super) fn new(
+        mut socket: UnixStream,
+        wait: Duration,
+        spares: Arc<Spares>,
+    ) -> Result<Self, Failure> {
         socket.set_read_timeout(Some(wait.min(GREETING_WAIT)))?;
         let mut greeting = [0; GREETING.len()];
         socket.read_exact(&mut greeting)?;
         if greeting != GREETING {
             return Err(Failure::Broken(Foreign.into()));
         }
-        let mut receiver = Receiver::new(socket.try_clone()?);
+        let mut receiver = Receiver::new(socket.try_clone()?, spares);
         match receiver.receive()? {
             Some((0, Reply::Done)) => {}
             Some((0, Reply::Refused(reason))) => return Err(Failure::Refused(reason)),
@@ -136,7 +142,7 @@ impl Connection {
     }
 
     /// Sends a request, and returns its number. The reply tells whether it could be sent.
-    fn send(&self, request: &Request, body: &[u8]) -> u64 {
+    pub(super) fn send(&self, request: &Request, body: &[u8]) -> u64 {
         let mut writer = self.writer.lock();
         let number = {
             let mut inbox = self.inbox.lock();
@@ -157,7 +163,8 @@ impl Connection {
         number
     }
 
-    fn wait(&self, number: u64, is_over: &impl Fn() -> Option<Over>) -> Reply {
+    /// Waits for the reply to a request that was sent, until `is_over` says so.
+    pub(super) fn wait(&self, number: u64, is_over: &impl Fn() -> Option<Over>) -> Reply {
         let mut inbox = self.inbox.lock();
         loop {
             if let Some(reply) = inbox.replies.get_mut(&number).and_then(Option::take) {

@@ -11,6 +11,10 @@ use std::process::{Child, Command, Stdio};
 
 use parking_lot::Mutex;
 
+/// Bytes of free memory that the program keeps for the next objects, as its C library is told by its environment: pages that are fresh for each
+/// object take longer than its bytes do.
+const KEPT_BYTES: &str = "33554432";
+
 /// Returns whether a path is the URL of an object store.
 pub fn is_store_url(path: &OsStr) -> bool {
     let path = path.as_encoded_bytes();
@@ -83,6 +87,8 @@ impl StoreProgram {
         command
             .arg0(&self.path)
             .arg(&self.url)
+            .env("MALLOC_TRIM_THRESHOLD_", KEPT_BYTES)
+            .env("MALLOC_MMAP_THRESHOLD_", KEPT_BYTES)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null());
         // Ctrl-C at a terminal is for the caller, which may need the store to end in order.

@@ -2,7 +2,9 @@
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
+use super::spares::Spares;
 use crate::store_protocol::{REPLY_LEN, Reply};
 
 /// Bytes that are read at once.
@@ -14,11 +16,14 @@ pub(super) struct Receiver {
     head: [u8; REPLY_LEN],
     head_len: usize,
     body: Vec<u8>,
+    /// Bytes of the body that have come. The memory may have more, of an earlier one.
+    have: usize,
+    spares: Arc<Spares>,
 }
 
 impl Receiver {
-    pub(super) fn new(socket: UnixStream) -> Self {
-        Self { socket, head: [0; REPLY_LEN], head_len: 0, body: Vec::new() }
+    pub(super) fn new(socket: UnixStream, spares: Arc<Spares>) -> Self {
+        Self { socket, head: [0; REPLY_LEN], head_len: 0, body: Vec::new(), have: 0, spares }
     }
 
     /// Returns the next reply, or `None` if it has not come as a whole before a read has timed out.
@@ -36,14 +41,19 @@ impl Receiver {
         }
         let (number, kind, body_len) = Reply::decode_head(&self.head)?;
         let body_len = usize::try_from(body_len).map_err(io::Error::other)?;
-        while self.body.len() < body_len {
-            // Memory grows with what comes, not with what is announced.
-            let have = self.body.len();
-            self.body.resize(body_len.min(have + READ_LEN), 0);
-            let result = read(&mut self.socket, &mut self.body[have..]);
-            self.body.truncate(have + result.as_ref().map_or(0, |len| *len));
-            result?;
+        if self.body.is_empty() {
+            self.body = self.spares.take(body_len);
         }
+        while self.have < body_len {
+            // Memory grows with what comes, not with what is announced.
+            let end = body_len.min(self.have + READ_LEN);
+            if self.body.len() < end {
+                self.body.resize(end, 0);
+            }
+            self.have += read(&mut self.socket, &mut self.body[self.have..end])?;
+        }
+        self.body.truncate(body_len);
+        self.have = 0;
         self.head_len = 0;
         Ok((number, Reply::decode(kind, std::mem::take(&mut self.body))?))
     }
@@ -70,7 +80,7 @@ mod tests {
     fn a_reply_that_comes_in_pieces_is_received() {
         let (ours, mut theirs) = UnixStream::pair().expect("sockets");
         ours.set_read_timeout(Some(Duration::from_millis(1))).expect("a socket");
-        let mut receiver = Receiver::new(ours);
+        let mut receiver = Receiver::new(ours, Arc::default());
         let reply = Reply::Found(vec![7; 100]);
         let bytes = [&reply.encode(3)[..], reply.body()].concat();
         for (at, byte) in bytes.iter().enumerate() {

@@ -12,20 +12,21 @@ const BYTES_AT_ONCE: usize = 64 << 20;
 
 impl SocketStore {
     /// Sends a PUT for each object, and repeats those that the store refuses.
-    fn put_some(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped> {
+    pub(super) fn put_some(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped> {
         let of = |object: &'_ Object| Request::Put(object.name);
         let requests = objects.iter().map(|object| (of(object), &object.bytes[..]));
         // Patience with a store that refuses is the same for all requests; what is unknown is the caller's.
         let is_useful = |reply: &Reply| !matches!(reply, Reply::Refused(_));
         let requests = requests.collect::<Vec<_>>();
         let replies = self.repeat(&requests, is_useful, None)?;
-        let replies = replies.into_iter().map(|reply| match reply {
-            Reply::Done => PutReply::Stored,
-            Reply::Taken => PutReply::Taken,
-            _ => PutReply::Unknown,
-        });
-        let replies = replies.collect::<Vec<_>>();
-        if replies.contains(&PutReply::Unknown) {
+        let replies = replies.iter().map(outcome).collect::<Vec<_>>();
+        self.note_lost(replies.contains(&PutReply::Unknown))?;
+        Ok(replies)
+    }
+
+    /// Waits before PUTs go on, if nothing is known of some.
+    pub(super) fn note_lost(&self, is_lost: bool) -> Result<(), Stopped> {
+        if is_lost {
             let (attempts, since) = {
                 let mut status = self.status.lock();
                 let (count, since) = status.lost_puts.unwrap_or((0, Instant::now()));
@@ -37,7 +38,16 @@ impl SocketStore {
         } else {
             self.status.lock().lost_puts = None;
         }
-        Ok(replies)
+        Ok(())
+    }
+}
+
+/// Returns what a reply to a PUT says, which is not a refusal.
+pub(super) fn outcome(reply: &Reply) -> PutReply {
+    match reply {
+        Reply::Done => PutReply::Stored,
+        Reply::Taken => PutReply::Taken,
+        _ => PutReply::Unknown,
     }
 }
 
@@ -59,6 +69,14 @@ impl ObjectStore for SocketStore {
         Ok(replies)
     }
 
+    fn put_each(
+        &self,
+        objects: &mut dyn Iterator<Item = Object>,
+        bytes_at_once: usize,
+    ) -> Result<Vec<(Object, PutReply)>, Stopped> {
+        self.put_stream(objects, bytes_at_once)
+    }
+
     fn get(&self, name: ObjectName) -> Result<Option<Vec<u8>>, Stopped> {
         Ok(self.get_all(&[name])?.pop().flatten())
     }
@@ -73,6 +91,20 @@ impl ObjectStore for SocketStore {
         wait: Option<Duration>,
     ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
         self.read(parts.iter().map(|part| Request::GetPart(*part)), wait)
+    }
+
+    fn give_back(&self, bytes: Vec<u8>) {
+        self.spares.give_back(bytes);
+    }
+
+    fn spare(&self, len: usize) -> Vec<u8> {
+        let mut memory = self.spares.take(len);
+        memory.clear();
+        memory
+    }
+
+    fn free_spares(&self) {
+        self.spares.free();
     }
 
     fn delete(&self, name: ObjectName) -> Result<(), Stopped> {

@@ -21,6 +21,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     /// tried again after another grace time: nothing else depends on it. `now` is in seconds by a clock that nobody sets, so that the
     /// grace time is as long as it should be.
     pub fn collect(&self, now: u64) {
+        self.store.free_spares();
         let Some(_turn) = self.collecting.try_lock() else { return };
         let due = self.due_deletions(now);
         if due.is_empty() {

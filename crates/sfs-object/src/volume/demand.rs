@@ -57,6 +57,8 @@ struct Asked {
     taken: u64,
     /// Those up to this one are done.
     done: u64,
+    /// `true` if much was written: the worker is to upload it, though nobody waits.
+    is_hastened: bool,
     /// `true` if one that was not seen yet is a join.
     joins: bool,
     /// Since when there is one that is not done.
@@ -102,10 +104,17 @@ pub(super) struct Taken {
 }
 
 impl Demand {
+    /// Has the worker upload what was written, and waits for nothing.
+    pub(super) fn hasten(&self) {
+        self.asked.lock().is_hastened = true;
+        self.changed.notify_all();
+    }
+
     /// Takes what was asked for.
     pub(super) fn take(&self) -> Taken {
         let mut asked = self.asked.lock();
         asked.taken = asked.last;
+        asked.is_hastened = false;
         Taken { number: asked.last, joins: std::mem::take(&mut asked.joins) }
     }
 
@@ -141,11 +150,11 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         self.demand.changed.notify_all();
     }
 
-    /// Waits until a thread asks for an upload, at most for `interval`. Returns `false` once the worker is to end.
+    /// Waits until a thread asks for an upload, or much was written, at most for `interval`. Returns `false` once the worker is to end.
     pub fn wait_for_demand(&self, interval: Duration) -> bool {
         let end = Instant::now() + interval;
         let mut asked = self.demand.asked.lock();
-        while asked.has_worker && asked.taken == asked.last {
+        while asked.has_worker && asked.taken == asked.last && !asked.is_hastened {
             if self.demand.changed.wait_until(&mut asked, end).timed_out() {
                 break;
             }

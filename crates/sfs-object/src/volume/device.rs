@@ -11,7 +11,7 @@ use crate::store::ObjectStore;
 
 impl<S: ObjectStore + Clone> ObjectDevice<S> {
     /// Calls `read` once the image holds all of `ranges`, which stays so during the call.
-    fn with_present<T>(
+    pub(super) fn with_present<T>(
         &self,
         ranges: &[Range<u64>],
         read: impl FnOnce() -> T,
@@ -124,6 +124,7 @@ impl<S: ObjectStore + Clone + Send + Sync> Device for ObjectDevice<S> {
         let count = buffer.len() as u64;
         self.geometry.check_range(Operation::Read, address, count)?;
         let range = address..address + count;
+        self.note_read(&range);
         self.with_present(&[range], || self.local.image.read(address, buffer))
             .map_err(|failure| failure.of(Operation::Read, address, count))?
     }
@@ -135,6 +136,7 @@ impl<S: ObjectStore + Clone + Send + Sync> Device for ObjectDevice<S> {
             self.geometry.check_range(Operation::Read, range.start, range.end - range.start)
         });
         if checks.collect::<Result<Vec<_>, _>>().is_ok() {
+            ranges.iter().for_each(|range| self.note_read(range));
             match self.with_present(&ranges, || self.local.image.read_many(runs)) {
                 Ok(results) => return results,
                 // Each run alone would wait once more.
@@ -172,7 +174,14 @@ impl<S: ObjectStore + Clone + Send + Sync> Device for ObjectDevice<S> {
                     continue;
                 }
                 dirty::add(&mut state.open, shape, address..address + count);
+                let before = state.written;
+                state.written += count;
+                let is_much =
+                    before < self.limits.early_blocks && state.written >= self.limits.early_blocks;
                 drop(state);
+                if is_much {
+                    self.demand.hasten();
+                }
                 return self.local.image.write(address, parts, stream);
             }
             drop(state);

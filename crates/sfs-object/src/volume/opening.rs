@@ -252,10 +252,12 @@ impl<S: ObjectStore + Clone> Begun<S> {
         let present = self.present.unwrap_or_else(|| bits(shape.pages()));
         let mut state = State {
             map,
+            published: BTreeMap::new(),
             present_pages: present.count_ones(..),
             present,
             ahead: self.ahead,
             open,
+            written: 0,
             discarded: BTreeSet::new(),
             frozen: None,
             unjoined: BTreeSet::new(),

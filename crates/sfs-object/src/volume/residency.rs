@@ -16,6 +16,8 @@ use crate::store::{ObjectStore, Part};
 
 /// Pages that are read from the store at once at least, if the region has them: 256 KiB.
 const PAGES_AT_ONCE: u64 = 4;
+/// Pages that are written to the image at once at most: 256 KiB.
+const INSTALLED_AT_ONCE: usize = 4;
 /// Parts that are read from the store at once at most, each a region at most: 64 MiB.
 const PARTS_AT_ONCE: usize = 16;
 
@@ -44,6 +46,18 @@ impl State {
     fn remove_pages(&mut self, pages: Range<usize>) {
         self.present_pages -= self.present.count_ones(pages.clone());
         self.present.remove_range(pages);
+    }
+
+    /// Returns the pages of a range that the image does not hold, in runs that are not long.
+    fn absent_runs(&self, pages: Range<usize>) -> Vec<Range<usize>> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for page in pages.filter(|page| !self.present.contains(*page)) {
+            match runs.last_mut() {
+                Some(run) if run.end == page && run.len() < INSTALLED_AT_ONCE => run.end += 1,
+                _ => runs.push(page..page + 1),
+            }
+        }
+        runs
     }
 
     /// Returns what a range of blocks lacks, for each region one range from the first to the last such page.
@@ -255,8 +269,16 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
                 self.install_zeros(blocks)?;
                 continue;
             };
-            let offset = HEADER_LEN as u64 + bytes(blocks.start - shape.blocks(*region).start);
-            parts.push(Part { name, offset, len: bytes(blocks.end - blocks.start) });
+            let of = shape.blocks(*region);
+            let len = bytes(blocks.end - blocks.start);
+            // A part from the begin on costs a server less than one that begins behind the header.
+            parts.push(match *blocks == of {
+                true => Part { name, offset: 0, len: HEADER_LEN as u64 + len },
+                false => {
+                    let offset = HEADER_LEN as u64 + bytes(blocks.start - of.start);
+                    Part { name, offset, len }
+                }
+            });
             targets.push(blocks);
         }
         for (parts, targets) in parts.chunks(PARTS_AT_ONCE).zip(targets.chunks(PARTS_AT_ONCE)) {
@@ -270,7 +292,9 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
                 if found.len() as u64 != part.len {
                     return Err(ObjectError::Damaged(part.name).into());
                 }
-                self.install(blocks, &found)?;
+                let content_at = if part.offset == 0 { HEADER_LEN } else { 0 };
+                self.install(blocks, &found[content_at..])?;
+                self.store.give_back(found);
             }
         }
         Ok(())
@@ -293,18 +317,19 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     /// Writes those pages of a range to the image that it does not hold.
     fn install(&self, blocks: &Range<u64>, bytes: &[u8]) -> Result<(), Failure> {
         let shape = self.local.shape;
-        for page in shape.pages_of(blocks.clone()) {
-            if self.state.lock().present.contains(page) {
-                continue;
-            }
-            let of = (page as u64 * PAGE_BLOCKS).max(blocks.start)
-                ..((page as u64 + 1) * PAGE_BLOCKS).min(blocks.end);
-            let mut content = Block::zeroed((of.end - of.start) as usize);
+        let runs = self.state.lock().absent_runs(shape.pages_of(blocks.clone()));
+        // The bytes are where no block may be. This memory is short, so that it stays in the processor's cache.
+        let longest = runs.iter().map(|run| run.len()).max().unwrap_or_default();
+        let mut content = Block::zeroed(longest * PAGE_BLOCKS as usize);
+        for pages in runs {
+            let of = (pages.start as u64 * PAGE_BLOCKS).max(blocks.start)
+                ..(pages.end as u64 * PAGE_BLOCKS).min(blocks.end);
+            let content = &mut content[..(of.end - of.start) as usize];
             let from = (of.start - blocks.start) as usize * BLOCK_SIZE;
-            let target = Block::bytes_of_mut(&mut content);
+            let target = Block::bytes_of_mut(content);
             target.copy_from_slice(&bytes[from..from + target.len()]);
-            self.local.image.write(of.start, &[&content], Stream::default())?;
-            self.state.lock().add_pages(page..page + 1);
+            self.local.image.write(of.start, &[content], Stream::default())?;
+            self.state.lock().add_pages(pages);
         }
         Ok(())
     }

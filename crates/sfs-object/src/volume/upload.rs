@@ -1,14 +1,15 @@
 //! Uploading: cuts, joins, and what is deleted afterwards.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sfs_device::{Block, Stream};
 
 use super::dirty::{DirtyRegions, Frozen, runs};
 use super::local::LocalHeader;
 use super::log_record::{LogContent, Record};
+use super::region_map::RegionMap;
 use super::state::VolumeState;
-use super::{Failure, ObjectDevice};
+use super::{Failure, ObjectDevice, State};
 use crate::mutant::{Mutant, mutated};
 use crate::name::ObjectName;
 use crate::store::ObjectStore;
@@ -17,6 +18,9 @@ use crate::writer::Writer;
 /// Largest number of blocks of pieces in a log object: 16 MiB.
 const PIECES_MAX: u64 = 4 << 10;
 
+/// Number of log objects from which on they are joined at the end.
+const LEFT_OBJECTS_MAX: u64 = 32;
+
 /// How a cut becomes part of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Commit {
@@ -24,6 +28,8 @@ enum Commit {
     Log,
     /// By a manifest, which needs no log objects then. With `true` the volume is released.
     Manifest(bool),
+    /// By a log object, and a manifest that has the map of the one before and releases the volume: log objects follow it.
+    LogAndRelease,
 }
 
 /// The owner of the epoch, and what was published.
@@ -46,7 +52,7 @@ pub(super) struct Uploader<S> {
 }
 
 impl<S: ObjectStore> Uploader<S> {
-    /// Publishes a state. Log objects are superseded if `log_start` passes them.
+    /// Publishes a state. Log objects, and what they replace, are superseded if `log_start` passes all of them.
     pub(super) fn publish(
         &mut self,
         mut state: VolumeState,
@@ -54,7 +60,7 @@ impl<S: ObjectStore> Uploader<S> {
     ) -> Result<(), Failure> {
         let epoch = self.writer.epoch();
         let mut unneeded = Vec::new();
-        if state.log.is_empty() {
+        if state.log.is_empty() && log_start == self.writer.next_log() {
             unneeded.append(&mut self.superseded);
             unneeded.extend(&self.published.log);
             unneeded.extend((self.log_start..log_start).map(|no| ObjectName::Log(epoch, no)));
@@ -127,7 +133,12 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     pub fn close(&self, now: u64) -> Result<(), Failure> {
         let mut uploader = self.uploader.lock();
         uploader.now = now;
-        self.commit(&mut uploader, Commit::Manifest(true))?;
+        let commit = if self.may_leave_log(&uploader) {
+            Commit::LogAndRelease
+        } else {
+            Commit::Manifest(true)
+        };
+        self.commit(&mut uploader, commit)?;
         let present = {
             let mut state = self.state.lock();
             state.is_final = !mutated(Mutant::ClosedEvicted);
@@ -136,6 +147,21 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         self.local.write_present(&present)?;
         uploader.header.is_closed = true;
         Ok(self.local.set_header(&mut uploader.header)?)
+    }
+
+    /// Returns whether log objects are few enough to be left to the next use: what is joined is uploaded once more, in whole regions.
+    fn may_leave_log(&self, uploader: &Uploader<S>) -> bool {
+        let objects =
+            uploader.published.log.len() as u64 + uploader.writer.next_log() - uploader.log_start;
+        let state = self.state.lock();
+        // More than half of a region is uploaded as a whole.
+        let half = (self.local.shape.region_blocks / 2) as usize;
+        let open = state.open.iter().filter(|(_, bits)| bits.count_ones(..) <= half);
+        let regions =
+            open.map(|(region, _)| region).chain(&state.unjoined).collect::<BTreeSet<_>>();
+        // Without pieces a join uploads nothing.
+        let are_few = (1..=self.limits.left_regions).contains(&(regions.len() as u64));
+        objects < LEFT_OBJECTS_MAX && are_few
     }
 
     /// Returns whether the last manifest lets another writer begin.
@@ -165,18 +191,22 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         }
         drop(state);
         result?;
-        if commit != Commit::Log { self.clear_ahead() } else { Ok(()) }
+        if commit == Commit::Log {
+            return Ok(());
+        }
+        self.clear_ahead()
     }
 
     /// Freezes what was written up to now. Nothing is written after the cut that releases the volume.
     fn cut(&self, commit: Commit) -> Cut {
         let _access = self.access.write();
         let mut state = self.state.lock();
-        if commit == Commit::Manifest(true) {
+        if matches!(commit, Commit::Manifest(true) | Commit::LogAndRelease) {
             state.fail(&Failure::Closed);
         }
         let mut dirty = std::mem::take(&mut state.open);
-        if commit != Commit::Log {
+        state.written = 0;
+        if matches!(commit, Commit::Manifest(_)) {
             for region in &state.unjoined {
                 dirty.entry(*region).or_default();
             }
@@ -202,7 +232,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         let mut content = LogContent::default();
         let (pieces, whole) = self.split(cut.dirty, commit);
         for (region, bits) in &pieces {
-            let blocks = self.snapshot(*region)?;
+            let blocks = self.snapshot(*region, Box::default())?;
             let begin = self.local.shape.blocks(*region).start;
             for run in runs(bits) {
                 content.piece(begin + run.start, &blocks[run.start as usize..run.end as usize]);
@@ -212,7 +242,8 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         content.records.extend(cut.zero.iter().map(|region| Record::Zero { region: *region }));
         let records = content.records.clone();
         match commit {
-            Commit::Log => {
+            Commit::LogAndRelease if records.is_empty() => self.release(uploader),
+            Commit::Log | Commit::LogAndRelease => {
                 let blocks: usize = pieces.values().map(|bits| bits.count_ones(..)).sum();
                 let appended = uploader.writer.append(&[&content.encode()])?;
                 if mutated(Mutant::DeletedUnpublished) {
@@ -220,7 +251,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
                 }
                 uploader.log_blocks += blocks as u64;
                 self.apply(uploader, &records);
-                Ok(())
+                if commit == Commit::LogAndRelease { self.release(uploader) } else { Ok(()) }
             }
             Commit::Manifest(is_released) => self.publish(uploader, &records, is_released),
         }
@@ -237,7 +268,16 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         let map = self.state.lock().map.clone();
         let log_start = uploader.writer.next_log();
         let state = VolumeState { map, is_released, log: Vec::new(), ..uploader.published.clone() };
-        uploader.publish(state, log_start)
+        uploader.publish(state, log_start)?;
+        self.state.lock().published.clear();
+        Ok(())
+    }
+
+    /// Publishes the state of the last manifest once more, as released. The log objects since follow it.
+    fn release(&self, uploader: &mut Uploader<S>) -> Result<(), Failure> {
+        let map = self.state.lock().published_map();
+        let state = VolumeState { map, is_released: true, ..uploader.published.clone() };
+        uploader.publish(state, uploader.log_start)
     }
 
     /// Divides what a cut has into regions of which pieces go to the log object, and regions that become data objects.
@@ -248,7 +288,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         for (region, bits) in dirty {
             let count = bits.count_ones(..) as u64;
             let is_small = count <= self.local.shape.region_blocks / 2 && count <= left;
-            if commit == Commit::Log && is_small {
+            if !matches!(commit, Commit::Manifest(_)) && is_small {
                 left -= count;
                 pieces.insert(region, bits);
             } else {
@@ -258,39 +298,15 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         (pieces, whole)
     }
 
-    /// Puts whole regions into data objects, some at a time.
-    fn upload_whole(
+    /// Returns a region as it was when it was frozen, in this memory if it fits.
+    pub(super) fn snapshot(
         &self,
-        uploader: &mut Uploader<S>,
-        regions: &[u64],
-        content: &mut LogContent,
-    ) -> Result<(), Failure> {
-        let at_once = (self.limits.upload_blocks / self.local.shape.region_blocks).max(1);
-        for batch in regions.chunks(at_once as usize) {
-            let mut filled = Vec::new();
-            for region in batch {
-                let blocks = self.snapshot(*region)?;
-                match blocks.iter().all(|block| *block == Block::ZERO) {
-                    true => content.records.push(Record::Zero { region: *region }),
-                    false => filled.push((*region, blocks)),
-                }
-            }
-            let bytes =
-                filled.iter().map(|(_, blocks)| Block::bytes_of(blocks)).collect::<Vec<_>>();
-            let names = uploader.writer.put_data_all(&bytes)?;
-            for ((region, _), name) in filled.iter().zip(names) {
-                if let ObjectName::Data(epoch, number) = name {
-                    content.records.push(Record::Whole { region: *region, data: (epoch, number) });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns a region as it was when it was frozen.
-    fn snapshot(&self, region: u64) -> Result<Box<[Block]>, Failure> {
+        region: u64,
+        memory: Box<[Block]>,
+    ) -> Result<Box<[Block]>, Failure> {
         let of = self.local.shape.blocks(region);
-        let mut blocks = Block::zeroed((of.end - of.start) as usize);
+        let count = (of.end - of.start) as usize;
+        let mut blocks = if memory.len() == count { memory } else { Block::zeroed(count) };
         // Whoever writes meanwhile saves the old block first, as long as the region is unread.
         self.local.image.read(of.start, &mut blocks)?;
         let mut state = self.state.lock();
@@ -315,6 +331,10 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         let mut state = self.state.lock();
         let mut superseded = Vec::new();
         for record in records {
+            if let Record::Whole { region, .. } | Record::Zero { region } = *record {
+                let before = state.map.get(region);
+                state.published.entry(region).or_insert(before);
+            }
             let before = match *record {
                 Record::Piece { address, .. } => {
                     state.unjoined.insert(address / self.local.shape.region_blocks);
@@ -339,5 +359,19 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         let mut blocks = Block::zeroed(bytes.len() / sfs_device::BLOCK_SIZE);
         Block::bytes_of_mut(&mut blocks).copy_from_slice(bytes);
         Ok(self.local.image.write(address, &[&blocks], Stream::default())?)
+    }
+}
+
+impl State {
+    /// Returns the map of the last manifest.
+    fn published_map(&self) -> RegionMap {
+        let mut map = self.map.clone();
+        for (region, object) in &self.published {
+            match *object {
+                Some(ObjectName::Data(epoch, number)) => map.set(*region, (epoch, number)),
+                _ => map.remove(*region),
+            };
+        }
+        map
     }
 }

@@ -190,7 +190,9 @@ impl World {
                 cache_blocks,
                 log_blocks: 100,
                 log_objects: 6,
+                left_regions: self.rng.pick(&[0, 3, 100]),
                 upload_blocks: 32,
+                early_blocks: u64::MAX,
                 grace_secs: 3,
             },
         }
