@@ -61,6 +61,8 @@ pub(crate) struct ObjectVolume {
     cache: String,
     durability: Durability,
     upload_interval: Duration,
+    /// `true` if threads read ahead of who reads in order.
+    reads_ahead: bool,
     /// The thread that uploads, and what ends the one that deletes.
     threads: Mutex<Option<(JoinHandle<()>, Sender<()>)>>,
     has_ended: Mutex<bool>,
@@ -121,6 +123,8 @@ pub(crate) fn open(
         cache: path.display().to_string(),
         durability: options.objects.durability,
         upload_interval: options.objects.upload_interval,
+        // A read would have to wait for what is read ahead, and could not give it up.
+        reads_ahead: !options.objects.outage_fails,
         threads: Mutex::default(),
         has_ended: Mutex::new(false),
     };
@@ -310,10 +314,12 @@ impl ObjectVolume {
         };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         thread("sfs-delete").spawn(delete)?;
-        self.device.begin_ahead();
-        for _ in 0..READERS {
-            let device = self.device.clone();
-            thread("sfs-fetch").spawn(move || while device.read_ahead() {})?;
+        if self.reads_ahead {
+            self.device.begin_ahead();
+            for _ in 0..READERS {
+                let device = self.device.clone();
+                thread("sfs-fetch").spawn(move || while device.read_ahead() {})?;
+            }
         }
         *self.threads.lock() = Some((thread("sfs-upload").spawn(upload)?, stop));
         Ok(())

@@ -57,7 +57,7 @@ pub trait ObjectStore {
     /// replies in the order of the objects.
     fn put_all(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped>;
 
-    /// Stores objects as they come, each as [`ObjectStore::put_all`] does, with at most `bytes_at_once` under way unless one has more. Returns
+    /// Stores objects as they come, each as [`ObjectStore::put_all`] does, while fewer than `bytes_at_once` are under way. Returns
     /// those of which it is not known that they are stored, with their replies. The rest of `objects` is perhaps not taken then, and at other times:
     /// the caller calls until there is none.
     fn put_each(

@@ -63,6 +63,10 @@ pub struct Limits {
     pub log_objects: u64,
     /// Regions with pieces in log objects that are left to the next use, which reads them as a whole. Those of more are joined at the end.
     pub left_regions: u64,
+    /// Number of log objects from which on none is left to the next use.
+    pub left_objects: u64,
+    /// Blocks in log objects from which on none is left to the next use, which reads them all.
+    pub left_blocks: u64,
     /// Blocks in data objects that are under way at once.
     pub upload_blocks: u64,
     /// Blocks that are written until the worker uploads without being asked.
@@ -79,6 +83,8 @@ impl Limits {
             log_blocks: 16 << 10,
             log_objects: 512,
             left_regions: 8,
+            left_objects: 32,
+            left_blocks: 4 << 10,
             upload_blocks: 8 << 10,
             early_blocks: 4 << 10,
             grace_secs: 20 * 60,

@@ -208,6 +208,22 @@ fn log_objects_of_many_uses_are_joined() {
     assert_eq!(data_objects(&store) - before, 3);
 }
 
+/// Nor does it read many bytes: those of earlier uses count.
+#[test]
+fn log_objects_of_many_bytes_are_joined() {
+    let store = made();
+    let before = data_objects(&store);
+    let mut request = request(LARGE);
+    request.limits.left_blocks = 40;
+    for no in 0..9 {
+        let volume = Volume::open(store.clone(), cache(), &request).expect("a released volume");
+        write(&volume, 0, 10, no).expect("a write");
+        volume.close(1_000).expect("a close");
+        // The fourth use would leave forty.
+        assert_eq!(data_objects(&store) - before, (no as usize + 1) / 4, "use {no}");
+    }
+}
+
 /// Returns the number of data objects.
 fn data_objects(store: &Store) -> usize {
     let names = store.objects.names().into_iter();

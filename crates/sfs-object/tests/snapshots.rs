@@ -22,7 +22,7 @@ use sfs_testkit::{SeededRng, number_from_env};
 
 const SHAPE: Shape = Shape { volume_blocks: 12 * 32 - 5, region_blocks: 32 };
 
-const SEEDS: std::ops::Range<u64> = 0..220;
+const SEEDS: std::ops::Range<u64> = 0..300;
 
 /// A writer, and a model of what it has written.
 struct Writer {

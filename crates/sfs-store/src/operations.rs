@@ -22,6 +22,12 @@ const SMALL_LEN_MAX: u64 = 64 << 20;
 /// probably all.
 const WHOLE_LEN_MIN: u64 = 1 << 20;
 
+/// Length from which on a piece of an object is kept as it has come.
+const LONG_PIECE: usize = 64 << 10;
+
+/// Length from which on pieces that were copied together are one of the answer.
+const JOINED_PIECE: usize = 1 << 20;
+
 /// The answer to a request.
 pub(crate) enum Answer {
     /// One without bytes of an object.
@@ -125,30 +131,38 @@ impl Store {
 
     /// Reads at most `len_max` bytes: others may have put anything there.
     async fn read(&self, path: &Path, options: GetOptions, len_max: u64) -> Answer {
+        let larger = || {
+            Reply::Refused(format!(
+                "{path} is larger than any object of a volume: it was not written by SFS"
+            ))
+        };
+        self.read_up_to(path, options, len_max).await.unwrap_or_else(|| larger().into())
+    }
+
+    /// Reads at most `len_max` bytes. Returns `None` if there are more; a store that says so at once sends none of them.
+    async fn read_up_to(&self, path: &Path, options: GetOptions, len_max: u64) -> Option<Answer> {
         let read = async {
             let found = self.store.get_opts(path, options).await?;
             let len = found.range.end.saturating_sub(found.range.start);
             if len > len_max { Ok(None) } else { payload(found).await.map(Some) }
         };
         match observed(read).await {
-            (Ok(Some(bytes)), _) if bytes.content_length() as u64 <= len_max => {
-                Answer::Found(bytes)
+            (Ok(found), _) => {
+                let found = found.filter(|bytes| bytes.content_length() as u64 <= len_max);
+                found.map(Answer::Found)
             }
-            (Ok(_), _) => Answer::Reply(Reply::Refused(format!(
-                "{path} is larger than any object of a volume: it was not written by SFS"
-            ))),
-            (Err(error), http) => outcome::of_access(&error, &http).into(),
+            (Err(error), http) => Some(outcome::of_access(&error, &http).into()),
         }
     }
 
     async fn get_part(&self, part: Part) -> Answer {
         let path = self.path(part.name);
         let end = part.offset.saturating_add(part.len);
-        if part.offset == 0 && part.len >= WHOLE_LEN_MIN {
-            match self.read(&path, GetOptions::default(), SMALL_LEN_MAX).await {
-                Answer::Found(found) if found.content_length() as u64 > part.len => {}
-                answer => return answer,
-            }
+        if part.offset == 0
+            && part.len >= WHOLE_LEN_MIN
+            && let Some(answer) = self.read_up_to(&path, GetOptions::default(), part.len).await
+        {
+            return answer;
         }
         if part.len > 0 {
             let range = GetRange::Bounded(part.offset..end);
@@ -180,12 +194,26 @@ impl Store {
     }
 }
 
-/// Returns the bytes that a store sends, as they come.
+/// Returns the bytes that a store sends, as they come. Short pieces are copied together: each keeps a buffer of the connection, of 8 KiB at least.
 async fn payload(found: GetResult) -> object_store::Result<PutPayload> {
     match found.payload {
-        GetResultPayload::Stream(stream) => {
-            let chunks = stream.try_collect::<Vec<_>>().await?;
-            Ok(chunks.into_iter().collect())
+        GetResultPayload::Stream(mut stream) => {
+            let (mut pieces, mut short) = (Vec::new(), Vec::new());
+            while let Some(piece) = stream.try_next().await? {
+                if piece.len() < LONG_PIECE {
+                    short.extend_from_slice(&piece);
+                }
+                if !short.is_empty() && (piece.len() >= LONG_PIECE || short.len() >= JOINED_PIECE) {
+                    pieces.push(std::mem::take(&mut short).into());
+                }
+                if piece.len() >= LONG_PIECE {
+                    pieces.push(piece);
+                }
+            }
+            if !short.is_empty() {
+                pieces.push(short.into());
+            }
+            Ok(pieces.into_iter().collect())
         }
         // Larger pieces than a stream of a file has.
         GetResultPayload::File(..) => found.bytes().await.map(Into::into),

@@ -73,7 +73,10 @@ impl SocketStore {
                 status.troubles.note_reply(&request, &reply);
                 status.counts.add(&(request, &object.bytes[..]), &reply);
             }
-            self.note(&request, std::slice::from_ref(&reply))?;
+            // Those that are stored while others are not do not end the trouble.
+            if open.is_empty() || reply != Reply::Done {
+                self.note(&request, std::slice::from_ref(&reply))?;
+            }
             match reply {
                 Reply::Done => self.spares.give_back(object.bytes),
                 reply => open.push((object, reply)),

@@ -2,6 +2,9 @@
 //!
 //! A request takes as long as several MiB do, so regions have to be under way while those before are used. What is read ahead grows with what was
 //! read in order. Threads of the caller do it; without one, as in the simulator, nothing is read ahead.
+//!
+//! Reads of the cleaner, of commits and of checks do not count: what lies behind a segment that is cleaned is of other files. A region that is read
+//! ahead is busy for as long as a whole object takes, and whoever needs it waits; so a mount whose reads may fail reads nothing ahead.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,7 +12,8 @@ use std::ops::Range;
 use parking_lot::{Condvar, Mutex};
 
 use super::ObjectDevice;
-use super::shape::Shape;
+use super::demand::is_request;
+use super::shape::{PAGE_BLOCKS, Shape};
 use crate::store::ObjectStore;
 
 /// Number of readers that are told apart.
@@ -23,7 +27,7 @@ const FACTOR: u64 = 4;
 const AHEAD_MAX: u64 = 8 << 10;
 /// Part of the local cache that is read ahead at most, as a divisor.
 const CACHE_DIVISOR: u64 = 4;
-/// Regions that wait for a thread; older ones are forgotten.
+/// Regions that wait for a thread at most; those that are needed last are not read ahead.
 const WAITING_MAX: usize = 64;
 
 /// Reads in order, and regions to be read.
@@ -77,12 +81,14 @@ impl Reads {
 }
 
 impl Ahead {
-    /// Notes a read of blocks, of which at most `most` that follow are read ahead.
+    /// Notes a read of blocks, for which, and for all other reads in order, at most `most` that follow are read ahead.
     pub(super) fn note(&self, read: &Range<u64>, shape: Shape, most: u64) {
         let mut wanted = self.wanted.lock();
         if !wanted.has_reader {
             return;
         }
+        let in_order = wanted.streams.iter().filter(|reads| reads.blocks >= BEGIN).count();
+        let most = most / in_order.max(1) as u64;
         let found = wanted.streams.iter().position(|reads| reads.continues(read));
         let found = found.and_then(|at| wanted.streams.remove(at));
         // One read alone is in no order.
@@ -94,8 +100,7 @@ impl Ahead {
         }
         if !regions.is_empty() {
             wanted.regions.extend(regions);
-            let excess = wanted.regions.len().saturating_sub(WAITING_MAX);
-            wanted.regions.drain(..excess);
+            wanted.regions.truncate(WAITING_MAX);
             self.changed.notify_all();
         }
     }
@@ -126,9 +131,11 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     pub fn read_ahead(&self) -> bool {
         let Some(region) = self.ahead.next() else { return false };
         let blocks = self.local.shape.blocks(region);
-        // What is not in the store is quickly found where it is read, and whoever needs the region meets the error.
+        // What is not in the store is quickly found where it is read, and whoever needs the region meets the error. A cache that is full of
+        // what is not in the store would lose what others have just read.
         let is_stored = self.state.lock().map.get(region).is_some();
-        if is_stored {
+        let pages = (blocks.end - blocks.start).div_ceil(PAGE_BLOCKS);
+        if is_stored && matches!(self.evict(pages), Ok(true)) {
             let _ = self.with_present(&[blocks], || ());
         }
         true
@@ -136,7 +143,9 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
 
     /// Notes a read for those who read ahead.
     pub(super) fn note_read(&self, blocks: &Range<u64>) {
-        self.ahead.note(blocks, self.local.shape, self.limits.cache_blocks / CACHE_DIVISOR);
+        if is_request() {
+            self.ahead.note(blocks, self.local.shape, self.limits.cache_blocks / CACHE_DIVISOR);
+        }
     }
 }
 

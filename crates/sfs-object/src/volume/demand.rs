@@ -40,6 +40,11 @@ pub fn with_reads_that_fail<T>(request: impl FnOnce() -> T) -> T {
     request()
 }
 
+/// Returns whether this thread reads for a request: [`with_reads_that_fail`] has called it.
+pub(super) fn is_request() -> bool {
+    READS_MAY_FAIL.get()
+}
+
 /// Uploads that threads wait for.
 #[derive(Debug, Default)]
 pub(super) struct Demand {
@@ -173,7 +178,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     /// Returns how long a read of this thread waits; `None` is for ever.
     pub(super) fn read_wait(&self) -> Option<Duration> {
         match self.demand.asked.lock().outage {
-            Outage::Fail(limit) if READS_MAY_FAIL.get() => Some(limit),
+            Outage::Fail(limit) if is_request() => Some(limit),
             _ => None,
         }
     }

@@ -32,6 +32,11 @@ impl LogContent {
         self.blocks.extend(Block::bytes_of(blocks));
     }
 
+    /// Returns the number of blocks of all pieces.
+    pub(crate) fn block_count(&self) -> u64 {
+        (self.blocks.len() / BLOCK_SIZE) as u64
+    }
+
     pub(crate) fn encode(self) -> Vec<u8> {
         let mut to = Encoder::default();
         to.number(self.records.len() as u64);

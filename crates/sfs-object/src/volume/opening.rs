@@ -240,6 +240,7 @@ impl<S: ObjectStore + Clone> Begun<S> {
             published: VolumeState::empty(state.id, shape),
             log_start: 1,
             log_blocks: 0,
+            left_blocks: log.iter().map(|(_, content)| content.block_count()).sum(),
             header: self.header,
             superseded: Vec::new(),
             garbage,

@@ -18,9 +18,6 @@ use crate::writer::Writer;
 /// Largest number of blocks of pieces in a log object: 16 MiB.
 const PIECES_MAX: u64 = 4 << 10;
 
-/// Number of log objects from which on they are joined at the end.
-const LEFT_OBJECTS_MAX: u64 = 32;
-
 /// How a cut becomes part of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Commit {
@@ -43,6 +40,8 @@ pub(super) struct Uploader<S> {
     pub(super) log_start: u64,
     /// Blocks in log objects since.
     pub(super) log_blocks: u64,
+    /// Blocks in log objects of earlier uses, which the state names.
+    pub(super) left_blocks: u64,
     /// Objects that the last manifest needs, and the next one does not.
     pub(super) superseded: Vec<ObjectName>,
     /// Objects that nothing needs, each with the time since when that was known.
@@ -73,7 +72,16 @@ impl<S: ObjectStore> Uploader<S> {
         self.garbage.extend(unneeded.into_iter().map(|name| (name, None)));
         self.published = VolumeState { map: Default::default(), garbage: Vec::new(), ..state };
         (self.log_start, self.log_blocks) = (log_start, 0);
+        if self.published.log.is_empty() {
+            self.left_blocks = 0;
+        }
         Ok(())
+    }
+
+    /// Returns the number of log objects that follow the map of the last manifest, and of their blocks.
+    fn log_size(&self) -> (u64, u64) {
+        let objects = self.published.log.len() as u64 + self.writer.next_log() - self.log_start;
+        (objects, self.left_blocks + self.log_blocks)
     }
 }
 
@@ -93,8 +101,8 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
 
     /// Returns whether the log objects are so many that they are to be joined.
     fn is_long(&self, uploader: &Uploader<S>) -> bool {
-        let objects = uploader.writer.next_log() - uploader.log_start;
-        uploader.log_blocks >= self.limits.log_blocks || objects >= self.limits.log_objects
+        let (objects, blocks) = uploader.log_size();
+        blocks >= self.limits.log_blocks || objects >= self.limits.log_objects
     }
 
     /// Uploads everything that was written before the call, and joins all log objects.
@@ -151,17 +159,21 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
 
     /// Returns whether log objects are few enough to be left to the next use: what is joined is uploaded once more, in whole regions.
     fn may_leave_log(&self, uploader: &Uploader<S>) -> bool {
-        let objects =
-            uploader.published.log.len() as u64 + uploader.writer.next_log() - uploader.log_start;
+        let (objects, mut blocks) = uploader.log_size();
         let state = self.state.lock();
         // More than half of a region is uploaded as a whole.
         let half = (self.local.shape.region_blocks / 2) as usize;
-        let open = state.open.iter().filter(|(_, bits)| bits.count_ones(..) <= half);
-        let regions =
-            open.map(|(region, _)| region).chain(&state.unjoined).collect::<BTreeSet<_>>();
+        let mut regions = state.unjoined.iter().copied().collect::<BTreeSet<_>>();
+        for (region, bits) in &state.open {
+            let count = bits.count_ones(..);
+            if count <= half {
+                regions.insert(*region);
+                blocks += count as u64;
+            }
+        }
         // Without pieces a join uploads nothing.
         let are_few = (1..=self.limits.left_regions).contains(&(regions.len() as u64));
-        objects < LEFT_OBJECTS_MAX && are_few
+        objects < self.limits.left_objects && blocks < self.limits.left_blocks && are_few
     }
 
     /// Returns whether the last manifest lets another writer begin.

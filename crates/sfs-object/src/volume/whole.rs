@@ -42,20 +42,19 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             let blocks = self.snapshot(*region, memory.take())?;
             Ok::<_, Failure>(RegionBytes { blocks, memory: &memory })
         };
-        let mut contents = regions.iter().filter_map(|region| match snapshot(region) {
-            _ if failure.is_some() => None,
-            Err(error) => {
-                failure = Some(error);
-                None
+        let mut contents = regions.iter().filter_map(|region| {
+            // The cache is not asked any more.
+            if failure.is_some() {
+                return None;
             }
-            Ok(bytes) if bytes.blocks.iter().all(|block| *block == Block::ZERO) => {
+            let read = snapshot(region).map_err(|error| failure = Some(error));
+            let bytes = read.ok()?;
+            if bytes.blocks.iter().all(|block| *block == Block::ZERO) {
                 content.records.push(Record::Zero { region: *region });
-                None
+                return None;
             }
-            Ok(bytes) => {
-                filled.push(*region);
-                Some(bytes)
-            }
+            filled.push(*region);
+            Some(bytes)
         });
         let bytes_at_once = self.limits.upload_blocks as usize * BLOCK_SIZE;
         let names = uploader.writer.put_data_each(&mut contents, bytes_at_once)?;

@@ -191,6 +191,8 @@ impl World {
                 log_blocks: 100,
                 log_objects: 6,
                 left_regions: self.rng.pick(&[0, 3, 100]),
+                left_objects: 32,
+                left_blocks: 60,
                 upload_blocks: 32,
                 early_blocks: u64::MAX,
                 grace_secs: 3,
