@@ -86,7 +86,7 @@ mod tests {
             assert_eq!(reply.status, 200);
         }
         assert_eq!(objects.answer(&mut request("GET", &[], b""), "name").status, 404);
-        let mut complete = || request("POST", &[("uploadId", "upload-1")], b"");
+        let complete = || request("POST", &[("uploadId", "upload-1")], b"");
         assert_eq!(objects.answer(&mut complete(), "name").status, 200);
         assert_eq!(objects.answer(&mut complete(), "name").status, 404, "it has ended");
         assert_eq!(objects.answer(&mut request("GET", &[], b""), "name").body, b"first second");
