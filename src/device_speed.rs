@@ -175,7 +175,7 @@ mod tests {
         let card = DeviceSpeed::of_times(micros(6_000), micros(4_800));
         assert_eq!(card.bytes_per_second, 43_690_666);
         assert_eq!(card.request, Duration::from_nanos(506_250), "600 us less those of a block");
-        assert_eq!((card.gap_blocks(), card.turn_bytes()), (5, 1_092_266));
+        assert_eq!((card.gap_blocks(), card.turn_bytes()), (5, 873_813));
         assert_eq!(card.request_bytes(), 22_118);
         let ssd = DeviceSpeed::of_times(micros(200), micros(80));
         assert_eq!(ssd.gap_blocks(), 2, "requests run at the same time");
