@@ -6,6 +6,7 @@
 #[expect(dead_code, reason = "every test program uses a part of the module")]
 mod harness;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -104,8 +105,14 @@ fn a_pulled_device_is_an_error_at_once_and_can_be_unmounted() {
     assert!(pulled.elapsed() < 2 * ANSWER_MAX, "all ended after {:?}", pulled.elapsed());
     let log = fs::read_to_string(&daemon.1).expect("the log");
     println!("{log}\n{}", stderr(&output));
-    let first = log.lines().filter(|line| line.contains("ERROR")).collect::<Vec<_>>();
-    assert!(first.len() <= 3, "{first:#?}");
+    // Lost data of the kernel's cache, the first request that failed, the last checkpoint, and what no program heard of: each once,
+    // whatever its numbers and names are.
+    let errors = log.lines().filter(|line| line.contains("ERROR")).collect::<Vec<_>>();
+    let is_name =
+        |word: &&str| word.contains(['/', '-']) || word.contains(|c: char| c.is_ascii_digit());
+    let kind = |line: &&str| line.split(' ').filter(|word| !is_name(word)).collect::<Vec<_>>();
+    let kinds = errors.iter().map(kind).collect::<BTreeSet<_>>();
+    assert!(kinds.len() == errors.len() && errors.len() <= 4, "{errors:#?}");
     slot.detach();
 }
 
