@@ -258,7 +258,7 @@ fn check_run(value: &[u8], key: &Key, tolerance: Tolerance) -> Result<(), TestCa
     Ok(())
 }
 
-/// Whoever reads one block looks at one mapping, so that damage of another one in the run does not keep it from the block.
+/// A read of one block looks at one mapping: damage of another one in the run does not keep it from the block.
 #[test]
 fn one_mapping_is_found_beside_a_damaged_one() {
     let key = Key::new(17, ItemKind::Mapping, 0);

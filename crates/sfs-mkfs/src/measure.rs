@@ -2,12 +2,12 @@
 //!
 //! The measurement is that of the FAST 2009 paper, section 4.1: it finds the request size from which random
 //! writes are as fast as sequential ones. The paper tries every size on a gibibyte. Here an early test of the
-//! device's address mapping ([`mapping`]) chooses between two searches, so that most devices need less:
+//! device's address mapping (`mapping`) chooses between two searches, so that most devices need less:
 //!
 //! * A device that merges blocks (block or hybrid mapping) shows its erase blocks in few requests. The test
-//!   guesses the size from the time of a merge, and [`brief`] searches around the guess.
+//!   guesses the size from the time of a merge, and `brief` searches around the guess.
 //! * A device that maps pages shows its erase blocks only when its spare blocks are used up, and small random
-//!   writes leave work behind for gibibytes of later writes. So [`descent`] goes from large requests to small
+//!   writes leave work behind for gibibytes of later writes. So `descent` goes from large requests to small
 //!   ones, in whole passes. Every pass but the last is as fast as the device can be.
 //!
 //! A measurement is bounded in bytes and time. A size is the answer only if random writes of this
