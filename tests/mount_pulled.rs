@@ -108,9 +108,10 @@ fn a_pulled_device_is_an_error_at_once_and_can_be_unmounted() {
     // Lost data of the kernel's cache, the first request that failed, the last checkpoint, and what no program heard of: each once,
     // whatever its numbers and names are.
     let errors = log.lines().filter(|line| line.contains("ERROR")).collect::<Vec<_>>();
-    let is_name =
-        |word: &&str| word.contains(['/', '-']) || word.contains(|c: char| c.is_ascii_digit());
-    let kind = |line: &&str| line.split(' ').filter(|word| !is_name(word)).collect::<Vec<_>>();
+    let is_name = |word: &str| word.contains(|c: char| "/-".contains(c) || c.is_ascii_digit());
+    let kind = |line: &&str| -> Vec<String> {
+        line.split(' ').filter(|word| !is_name(word)).map(str::to_owned).collect()
+    };
     let kinds = errors.iter().map(kind).collect::<BTreeSet<_>>();
     assert!(kinds.len() == errors.len() && errors.len() <= 4, "{errors:#?}");
     slot.detach();
