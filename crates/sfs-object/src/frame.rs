@@ -56,7 +56,7 @@ impl Frame {
         let mut bytes = header(name, self.nonce, self.content.kind());
         match &self.content {
             Content::Claim => {}
-            Content::Data(data) => bytes.extend(data),
+            Content::Data(data) => return encode_data(name, self.nonce, data, Vec::new()),
             Content::Seal(by) => bytes.extend(by.0.to_le_bytes()),
             Content::Manifest(Manifest { log_start, state }) => {
                 bytes.extend(log_start.to_le_bytes());

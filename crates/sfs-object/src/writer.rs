@@ -106,23 +106,10 @@ impl<S: ObjectStore> Writer<S> {
 
     /// Stores an object that no one reads before a manifest or a log object names it.
     pub fn put_data(&mut self, content: &[u8]) -> Result<ObjectName, ObjectError> {
-        self.put_data_all(&[content]).map(|names| names[0])
+        self.put_data_each(&mut std::iter::once(content), content.len()).map(|names| names[0])
     }
 
-    /// Stores several objects as [`Writer::put_data`] does, all at once. Returns their names in the order of the contents.
-    pub fn put_data_all(&mut self, contents: &[&[u8]]) -> Result<Vec<ObjectName>, ObjectError> {
-        if contents.is_empty() {
-            return Ok(Vec::new());
-        }
-        let names = (self.data + 1..).map(|number| ObjectName::Data(self.epoch, number));
-        let frames = names.zip(contents).map(|(name, content)| (name, self.data(content)));
-        let frames = frames.collect::<Vec<_>>();
-        self.data += frames.len() as u64;
-        self.store_all(&frames)?;
-        Ok(frames.into_iter().map(|(name, _)| name).collect())
-    }
-
-    /// Stores objects as [`Writer::put_data`] does, as their contents come, with at most `bytes_at_once` under way unless one has more.
+    /// Stores several objects as [`Writer::put_data`] does, as their contents come, while fewer than `bytes_at_once` are under way.
     /// Returns their names in the order of the contents.
     pub fn put_data_each(
         &mut self,
