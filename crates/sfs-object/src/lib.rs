@@ -46,7 +46,7 @@ pub use socket_store::{
     Connect, Observer, Patience, SocketStore, StoreCounts, StoreProgram, Trouble, is_store_url,
     shown_url,
 };
-pub use store::{Object, ObjectStore, Part, PutReply, Stopped};
+pub use store::{Found, Object, ObjectStore, Part, PutReply, Stopped};
 pub use takeover::Recovered;
 pub use thinning::Thinning;
 pub use volume::{

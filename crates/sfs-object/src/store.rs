@@ -32,6 +32,9 @@ impl Part {
     }
 }
 
+/// Bytes of several objects, each `None` if the store says that there is no object of this name.
+pub type Found = Vec<Option<Vec<u8>>>;
+
 /// Outcome of one PUT with `If-None-Match: *`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PutReply {
@@ -89,20 +92,21 @@ pub trait ObjectStore {
     fn get(&self, name: ObjectName) -> Result<Option<Vec<u8>>, Stopped>;
 
     /// Returns the bytes of several objects, which may be read at once.
-    fn get_all(&self, names: &[ObjectName]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+    fn get_all(&self, names: &[ObjectName]) -> Result<Found, Stopped> {
         names.iter().map(|name| self.get(*name)).collect()
     }
 
     /// Returns a part of each of several objects, which may be read at once. A part beyond the end of its object is shorter. Gives up when the
     /// store has told nothing useful for `wait`; `None` is for ever, and so it always is here.
-    fn get_parts(
-        &self,
-        parts: &[Part],
-        _wait: Option<Duration>,
-    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+    fn get_parts(&self, parts: &[Part], _wait: Option<Duration>) -> Result<Found, Stopped> {
         let names = parts.iter().map(|part| part.name).collect::<Vec<_>>();
         let whole = self.get_all(&names)?.into_iter().zip(parts);
         Ok(whole.map(|(bytes, part)| bytes.map(|bytes| part.of(&bytes))).collect())
+    }
+
+    /// Returns parts as [`ObjectStore::get_parts`] does, but asks once, and gives up what the store refuses, or tells nothing of.
+    fn get_parts_once(&self, parts: &[Part]) -> Result<Found, Stopped> {
+        self.get_parts(parts, None)
     }
 
     /// Takes back the memory of bytes that were read, for others.
@@ -148,16 +152,16 @@ impl<S: ObjectStore + ?Sized, P: std::ops::Deref<Target = S>> ObjectStore for P 
         (**self).get(name)
     }
 
-    fn get_all(&self, names: &[ObjectName]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+    fn get_all(&self, names: &[ObjectName]) -> Result<Found, Stopped> {
         (**self).get_all(names)
     }
 
-    fn get_parts(
-        &self,
-        parts: &[Part],
-        wait: Option<Duration>,
-    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+    fn get_parts(&self, parts: &[Part], wait: Option<Duration>) -> Result<Found, Stopped> {
         (**self).get_parts(parts, wait)
+    }
+
+    fn get_parts_once(&self, parts: &[Part]) -> Result<Found, Stopped> {
+        (**self).get_parts_once(parts)
     }
 
     fn give_back(&self, bytes: Vec<u8>) {

@@ -1,6 +1,6 @@
 //! A volume whose store does not answer for a while: who waits, who fails, and what is there afterwards.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +23,8 @@ struct Store {
     objects: MemoryStore,
     is_away: Mutex<bool>,
     changed: Condvar,
+    /// Parts that were read, or asked for while it was away, as they are needed, and ahead.
+    asked: [AtomicU32; 2],
 }
 
 impl Store {
@@ -56,7 +58,15 @@ impl ObjectStore for Store {
         parts: &[Part],
         wait: Option<Duration>,
     ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        self.asked[0].fetch_add(parts.len() as u32, Ordering::SeqCst);
         self.wait(wait)?;
+        self.objects.get_parts(parts, None)
+    }
+
+    /// A store that is away refuses.
+    fn get_parts_once(&self, parts: &[Part]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+        self.asked[1].fetch_add(parts.len() as u32, Ordering::SeqCst);
+        self.wait(Some(Duration::ZERO))?;
         self.objects.get_parts(parts, None)
     }
 
@@ -279,4 +289,41 @@ fn writers_wait_for_room_until_an_unmount_is_announced() {
     store.set_away(false);
     mounted.close();
     assert_eq!(content(&store), [7; 320]);
+}
+
+/// Regression: what was read ahead, and refused, was tried for ever, and whoever needed it waited for that.
+#[test]
+fn what_is_refused_ahead_is_left_to_those_who_need_it() {
+    let store = made();
+    let request = request(Durability::Local, 2, 1 << 30);
+    let mounted = Mounted::new(&store, &request, Outage::Block);
+    let volume = &mounted.volume;
+    let asked = |ahead: usize| store.asked[ahead].load(Ordering::SeqCst);
+    volume.begin_ahead();
+    // Five regions in order.
+    for region in 0..5 {
+        with_reads_that_fail(|| read(volume, region * 32, 32)).expect("the store answers");
+    }
+    store.set_away(true);
+    // It ends, and leaves what follows.
+    assert!(volume.read_ahead());
+    assert_eq!(asked(1), 1);
+    let before = asked(0);
+    thread::scope(|scope| {
+        let readers = [5, 6].map(|region| scope.spawn(move || read(volume, region * 32, 32)));
+        while asked(0) < before + 2 {
+            thread::yield_now();
+        }
+        assert!(readers.iter().all(|reader| !reader.is_finished()));
+        write(volume, 0, 1, 3).expect("the cache has it");
+        store.set_away(false);
+        for reader in readers {
+            let read = reader.join().expect("no panic").expect("the store answers again");
+            assert_eq!(read, [1; 32]);
+        }
+    });
+    assert_eq!(asked(1), 1);
+    volume.end_ahead();
+    assert!(!volume.read_ahead());
+    mounted.close();
 }

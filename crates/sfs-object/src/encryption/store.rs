@@ -9,7 +9,7 @@ use super::Random;
 use super::file_key::FileKey;
 use super::volume_key::{Prefix, Salt, VolumeKey, stored};
 use crate::name::{Epoch, ObjectName};
-use crate::store::{Object, ObjectStore, Part, PutReply, Stopped};
+use crate::store::{Found, Object, ObjectStore, Part, PutReply, Stopped};
 
 /// Why a volume cannot be used with a key, or without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +97,19 @@ impl<S: ObjectStore> EncryptedStore<S> {
         Object { name: *name, bytes }
     }
 
+    /// Returns parts of the content of objects, by a function that returns parts of objects as they are stored.
+    fn parts(
+        &self,
+        parts: &[Part],
+        get: impl FnOnce(&[Part]) -> Result<Found, Stopped>,
+    ) -> Result<Found, Stopped> {
+        let Some(key) = &self.key else { return get(parts) };
+        let wanted = parts.iter().map(|part| stored(*part)).collect::<Vec<_>>();
+        let found = parts.iter().zip(get(&wanted)?);
+        let content = |part: Part, bytes| key.decrypt_part(part, bytes).unwrap_or_default();
+        Ok(found.map(|(part, bytes)| bytes.map(|bytes| content(*part, bytes))).collect())
+    }
+
     /// Returns the content of an object that the store has.
     fn content(&self, key: &VolumeKey, name: ObjectName, bytes: Vec<u8>) -> Vec<u8> {
         self.unconfirmed.lock().remove(&name);
@@ -139,23 +152,19 @@ impl<S: ObjectStore> ObjectStore for EncryptedStore<S> {
         Ok(found.map(|bytes| self.content(key, name, bytes)))
     }
 
-    fn get_all(&self, names: &[ObjectName]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+    fn get_all(&self, names: &[ObjectName]) -> Result<Found, Stopped> {
         let found = self.store.get_all(names)?;
         let Some(key) = &self.key else { return Ok(found) };
         let found = names.iter().zip(found);
         Ok(found.map(|(name, bytes)| bytes.map(|bytes| self.content(key, *name, bytes))).collect())
     }
 
-    fn get_parts(
-        &self,
-        parts: &[Part],
-        wait: Option<Duration>,
-    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
-        let Some(key) = &self.key else { return self.store.get_parts(parts, wait) };
-        let wanted = parts.iter().map(|part| stored(*part)).collect::<Vec<_>>();
-        let found = parts.iter().zip(self.store.get_parts(&wanted, wait)?);
-        let content = |part: Part, bytes| key.decrypt_part(part, bytes).unwrap_or_default();
-        Ok(found.map(|(part, bytes)| bytes.map(|bytes| content(*part, bytes))).collect())
+    fn get_parts(&self, parts: &[Part], wait: Option<Duration>) -> Result<Found, Stopped> {
+        self.parts(parts, |wanted| self.store.get_parts(wanted, wait))
+    }
+
+    fn get_parts_once(&self, parts: &[Part]) -> Result<Found, Stopped> {
+        self.parts(parts, |wanted| self.store.get_parts_once(wanted))
     }
 
     fn give_back(&self, bytes: Vec<u8>) {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{AT_ONCE, PAUSE_MAX, SocketStore};
 use crate::name::ObjectName;
-use crate::store::{Object, ObjectStore, Part, PutReply, Stopped};
+use crate::store::{Found, Object, ObjectStore, Part, PutReply, Stopped};
 use crate::store_protocol::{Reply, Request};
 
 /// Bytes of PUTs that are under way at once for one caller, unless one has more.
@@ -81,16 +81,20 @@ impl ObjectStore for SocketStore {
         Ok(self.get_all(&[name])?.pop().flatten())
     }
 
-    fn get_all(&self, names: &[ObjectName]) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+    fn get_all(&self, names: &[ObjectName]) -> Result<Found, Stopped> {
         self.read(names.iter().map(|name| Request::Get(*name)), None)
     }
 
-    fn get_parts(
-        &self,
-        parts: &[Part],
-        wait: Option<Duration>,
-    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+    fn get_parts(&self, parts: &[Part], wait: Option<Duration>) -> Result<Found, Stopped> {
         self.read(parts.iter().map(|part| Request::GetPart(*part)), wait)
+    }
+
+    fn get_parts_once(&self, parts: &[Part]) -> Result<Found, Stopped> {
+        let requests = parts.iter().map(|part| (Request::GetPart(*part), &[][..]));
+        let requests = requests.collect::<Vec<_>>();
+        let limit = requests.first().and_then(|(first, _)| self.tighter(None, first));
+        let replies = self.attempt(&requests, limit)?;
+        if replies.iter().all(is_found) { Ok(found(replies)) } else { Err(Stopped) }
     }
 
     fn give_back(&self, bytes: Vec<u8>) {
@@ -139,12 +143,19 @@ impl SocketStore {
         &self,
         requests: impl Iterator<Item = Request>,
         wait: Option<Duration>,
-    ) -> Result<Vec<Option<Vec<u8>>>, Stopped> {
+    ) -> Result<Found, Stopped> {
         let requests = requests.map(|request| (request, &[][..])).collect::<Vec<_>>();
-        let is_useful = |reply: &Reply| matches!(reply, Reply::Found(_) | Reply::Absent);
-        let replies = self.repeat(&requests, is_useful, wait)?.into_iter();
-        Ok(replies
-            .map(|reply| if let Reply::Found(bytes) = reply { Some(bytes) } else { None })
-            .collect())
+        Ok(found(self.repeat(&requests, is_found, wait)?))
     }
+}
+
+/// Returns whether a reply tells what a name has.
+fn is_found(reply: &Reply) -> bool {
+    matches!(reply, Reply::Found(_) | Reply::Absent)
+}
+
+/// Returns what such replies tell.
+fn found(replies: Vec<Reply>) -> Found {
+    let replies = replies.into_iter();
+    replies.map(|reply| if let Reply::Found(bytes) = reply { Some(bytes) } else { None }).collect()
 }

@@ -4,16 +4,17 @@
 //! read in order. Threads of the caller do it; without one, as in the simulator, nothing is read ahead.
 //!
 //! Reads of the cleaner, of commits and of checks do not count: what lies behind a segment that is cleaned is of other files. A region that is read
-//! ahead is busy for as long as a whole object takes, and whoever needs it waits; so a mount whose reads may fail reads nothing ahead.
+//! ahead is busy for as long as a whole object takes, and whoever needs it waits; so a mount whose reads may fail reads nothing ahead. The store is asked
+//! once for it: what it refuses is left to those who need it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::ObjectDevice;
 use super::demand::is_request;
 use super::shape::{PAGE_BLOCKS, Shape};
+use super::{Failure, ObjectDevice};
 use crate::store::ObjectStore;
 
 /// Number of readers that are told apart.
@@ -105,6 +106,11 @@ impl Ahead {
         }
     }
 
+    /// Leaves regions that wait for a thread to those who need them.
+    fn give_up(&self) {
+        self.wanted.lock().regions.clear();
+    }
+
     /// Waits for a region that is to be read; `None` at the end.
     fn next(&self) -> Option<u64> {
         let mut wanted = self.wanted.lock();
@@ -135,10 +141,29 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         // what is not in the store would lose what others have just read.
         let is_stored = self.state.lock().map.get(region).is_some();
         let pages = (blocks.end - blocks.start).div_ceil(PAGE_BLOCKS);
-        if is_stored && matches!(self.evict(pages), Ok(true)) {
-            let _ = self.with_present(&[blocks], || ());
+        if is_stored && matches!(self.evict(pages), Ok(true)) && self.fill_ahead(region).is_err() {
+            self.ahead.give_up();
         }
         true
+    }
+
+    /// Reads what a region lacks from the store, unless another thread does.
+    fn fill_ahead(&self, region: u64) -> Result<(), Failure> {
+        let shape = self.local.shape;
+        let missing = {
+            let mut state = self.state.lock();
+            let missing = state.missing(shape, &shape.blocks(region));
+            if state.is_final || missing.is_empty() || !state.busy.insert(region) {
+                return Ok(());
+            }
+            missing
+        };
+        let result = self.fetch(&missing, |parts| Ok(self.store.get_parts_once(parts)?));
+        if result.is_ok() {
+            self.state.lock().used.insert(region as usize);
+        }
+        self.end_busy(std::iter::once(region));
+        result
     }
 
     /// Notes a read for those who read ahead.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::{Failure, ObjectDevice};
-use crate::store::ObjectStore;
+use crate::store::{Found, ObjectStore, Part, Stopped};
 
 /// Time between two looks at the store while a thread waits.
 const LOOK: Duration = Duration::from_millis(100);
@@ -181,6 +181,16 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             Outage::Fail(limit) if is_request() => Some(limit),
             _ => None,
         }
+    }
+
+    /// Reads parts of objects from the store, no longer than `wait`.
+    pub(super) fn read_parts(
+        &self,
+        parts: &[Part],
+        wait: Option<Duration>,
+    ) -> Result<Found, Failure> {
+        let late = |stopped: Stopped| wait.map_or(stopped.into(), |_| Failure::Late);
+        self.store.get_parts(parts, wait).map_err(late)
     }
 
     /// Has everything uploaded that was written before the call, and joined with `joins`.

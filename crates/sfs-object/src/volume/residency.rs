@@ -12,7 +12,7 @@ use crate::error::ObjectError;
 use crate::frame::HEADER_LEN;
 use crate::mutant::{Mutant, mutated};
 use crate::name::ObjectName;
-use crate::store::{ObjectStore, Part};
+use crate::store::{Found, ObjectStore, Part};
 
 /// Pages that are read from the store at once at least, if the region has them: 256 KiB.
 const PAGES_AT_ONCE: u64 = 4;
@@ -129,7 +129,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             }
             claimed
         };
-        let result = self.fetch(&claimed, wait);
+        let result = self.fetch(&claimed, |parts| self.read_parts(parts, wait));
         self.end_busy(claimed.iter().map(|part| part.region));
         match result {
             // At the end reads are bounded as well, and what was not read is not lost.
@@ -179,7 +179,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
                     regions.iter().flat_map(|no| state.missing(shape, &shape.blocks(*no)));
                 missing.collect::<Vec<_>>()
             };
-            self.fetch(&missing, None)?;
+            self.fetch(&missing, |parts| self.read_parts(parts, None))?;
         }
         let mut state = self.state.lock();
         regions.iter().for_each(|no| state.add_pages(shape.pages_of(shape.blocks(*no))));
@@ -259,8 +259,12 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         result
     }
 
-    /// Puts missing blocks into the image: from the store, or zeros. Their regions are busy.
-    fn fetch(&self, missing: &[Missing], wait: Option<Duration>) -> Result<(), Failure> {
+    /// Puts missing blocks into the image: what `get` reads from the store, or zeros. Their regions are busy.
+    pub(super) fn fetch(
+        &self,
+        missing: &[Missing],
+        get: impl Fn(&[Part]) -> Result<Found, Failure>,
+    ) -> Result<(), Failure> {
         let shape = self.local.shape;
         let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
         let (mut parts, mut targets) = (Vec::new(), Vec::new());
@@ -282,12 +286,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             targets.push(blocks);
         }
         for (parts, targets) in parts.chunks(PARTS_AT_ONCE).zip(targets.chunks(PARTS_AT_ONCE)) {
-            let found = self.store.get_parts(parts, wait);
-            let found = found.map_err(|stopped| match wait {
-                Some(_) => Failure::Late,
-                None => stopped.into(),
-            })?;
-            for (part, (blocks, found)) in parts.iter().zip(targets.iter().zip(found)) {
+            for (part, (blocks, found)) in parts.iter().zip(targets.iter().zip(get(parts)?)) {
                 let found = found.ok_or(ObjectError::Missing(part.name))?;
                 if found.len() as u64 != part.len {
                     return Err(ObjectError::Damaged(part.name).into());
