@@ -42,6 +42,8 @@ pub enum Mutant {
     UnjoinedEvicted,
     /// Log objects are deleted that no manifest contains.
     DeletedUnpublished,
+    /// A log object is sent while data objects that it names are under way.
+    LogBeforeData,
     /// Log objects of earlier epochs overwrite regions that are ahead of the store.
     OldPiecesWin,
     /// A cache is used though another writer has had the volume since.
@@ -86,13 +88,14 @@ impl Mutant {
         [Self::SnapshotUnchecked, Self::PiecesOutlived, Self::ManifestPassed, Self::PagesConfused];
 
     /// Mutants of the device (`tests/device_crashes.rs`).
-    pub const OF_DEVICE: [Self; 11] = [
+    pub const OF_DEVICE: [Self; 12] = [
         Self::FlushedBeforeUpload,
         Self::OldBlocksUnsaved,
         Self::AheadUnwritten,
         Self::AheadUnfilled,
         Self::UnjoinedEvicted,
         Self::DeletedUnpublished,
+        Self::LogBeforeData,
         Self::OldPiecesWin,
         Self::StaleCacheUsed,
         Self::ClearedUnflushed,

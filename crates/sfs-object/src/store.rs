@@ -60,13 +60,14 @@ pub trait ObjectStore {
     /// replies in the order of the objects.
     fn put_all(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped>;
 
-    /// Stores objects as they come, each as [`ObjectStore::put_all`] does, while fewer than `bytes_at_once` are under way. Returns
-    /// those of which it is not known that they are stored, with their replies. The rest of `objects` is perhaps not taken then, and at other times:
-    /// the caller calls until there is none.
+    /// Stores objects as they come, each as [`ObjectStore::put_all`] does, while fewer than `bytes_at_once` are under way. Calls `stored` as soon as
+    /// one is stored, after which `objects` may have more. Returns the others, with their replies. The rest of `objects` is perhaps not taken then,
+    /// and at other times: the caller calls until there is none.
     fn put_each(
         &self,
         objects: &mut dyn Iterator<Item = Object>,
         bytes_at_once: usize,
+        stored: &mut dyn FnMut(ObjectName),
     ) -> Result<Vec<(Object, PutReply)>, Stopped> {
         loop {
             let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -80,8 +81,13 @@ pub trait ObjectStore {
                 return Ok(Vec::new());
             }
             let replies = self.put_all(&batch)?;
-            let open = batch.into_iter().zip(replies);
-            let open = open.filter(|(_, reply)| *reply != PutReply::Stored).collect::<Vec<_>>();
+            let mut open = Vec::new();
+            for (object, reply) in batch.into_iter().zip(replies) {
+                match reply {
+                    PutReply::Stored => stored(object.name),
+                    reply => open.push((object, reply)),
+                }
+            }
             if !open.is_empty() {
                 return Ok(open);
             }
@@ -144,8 +150,9 @@ impl<S: ObjectStore + ?Sized, P: std::ops::Deref<Target = S>> ObjectStore for P 
         &self,
         objects: &mut dyn Iterator<Item = Object>,
         bytes_at_once: usize,
+        stored: &mut dyn FnMut(ObjectName),
     ) -> Result<Vec<(Object, PutReply)>, Stopped> {
-        (**self).put_each(objects, bytes_at_once)
+        (**self).put_each(objects, bytes_at_once, stored)
     }
 
     fn get(&self, name: ObjectName) -> Result<Option<Vec<u8>>, Stopped> {

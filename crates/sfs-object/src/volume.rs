@@ -7,6 +7,7 @@
 
 mod ahead;
 mod collect;
+mod cuts;
 mod demand;
 mod device;
 mod dirty;
@@ -20,7 +21,6 @@ mod shape;
 mod snapshot;
 mod state;
 mod upload;
-mod whole;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

@@ -1,5 +1,8 @@
 //! The writer of a volume: one epoch, from its claim to the seal of another writer.
 
+use std::cell::{Cell, RefCell};
+use std::iter;
+
 use crate::decide::{Decision, decide_all, settle};
 use crate::error::ObjectError;
 use crate::frame::{Content, Frame, HEADER_LEN, Manifest, Nonce, encode_data};
@@ -38,6 +41,39 @@ impl<S: ObjectStore> Claim<S> {
             recovered,
         ))
     }
+}
+
+/// An object that is to be stored.
+pub(crate) enum Upload<C> {
+    /// The next data object, with this content.
+    Data(C),
+    /// The next log object. No other is under way, and what it names is stored.
+    Log(Vec<u8>),
+}
+
+/// Objects that are stored one after the other, many under way.
+pub(crate) trait Uploads {
+    /// Content of a data object.
+    type Content: AsRef<[u8]>;
+
+    /// Returns what is to be stored next, if there is something at the moment. A data object gets the number `data`.
+    fn next(&mut self, data: (Epoch, u64)) -> Option<Upload<Self::Content>>;
+
+    /// Notes that an object is stored.
+    fn stored(&mut self, name: ObjectName);
+}
+
+/// One data object.
+struct Once<'a>(Option<&'a [u8]>);
+
+impl<'a> Uploads for Once<'a> {
+    type Content = &'a [u8];
+
+    fn next(&mut self, _: (Epoch, u64)) -> Option<Upload<Self::Content>> {
+        self.0.take().map(Upload::Data)
+    }
+
+    fn stored(&mut self, _: ObjectName) {}
 }
 
 /// The owner of an epoch.
@@ -106,42 +142,67 @@ impl<S: ObjectStore> Writer<S> {
 
     /// Stores an object that no one reads before a manifest or a log object names it.
     pub fn put_data(&mut self, content: &[u8]) -> Result<ObjectName, ObjectError> {
-        self.put_data_each(&mut std::iter::once(content), content.len()).map(|names| names[0])
+        self.store_each(&mut Once(Some(content)), content.len())?;
+        Ok(ObjectName::Data(self.epoch, self.data))
     }
 
-    /// Stores several objects as [`Writer::put_data`] does, as their contents come, while fewer than `bytes_at_once` are under way.
-    /// Returns their names in the order of the contents.
-    pub fn put_data_each(
+    /// Stores objects as they come, while fewer than `bytes_at_once` are under way, until there is none.
+    pub(crate) fn store_each(
         &mut self,
-        contents: &mut dyn Iterator<Item = impl AsRef<[u8]>>,
+        uploads: &mut impl Uploads,
         bytes_at_once: usize,
-    ) -> Result<Vec<ObjectName>, ObjectError> {
+    ) -> Result<(), ObjectError> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
-        let first = self.data + 1;
-        let (epoch, nonce, data) = (self.epoch, self.nonce, &mut self.data);
-        let store = &self.store;
-        let mut objects = contents.map(|content| {
-            *data += 1;
-            let name = ObjectName::Data(epoch, *data);
-            let content = content.as_ref();
+        let (store, epoch, nonce, manifests) =
+            (&self.store, self.epoch, self.nonce, self.manifests);
+        let (data, log) = (Cell::new(self.data), Cell::new(self.log));
+        let is_log_under_way = Cell::new(false);
+        let uploads = RefCell::new(uploads);
+        let object = |name, content: &[u8]| {
             let memory = store.spare(HEADER_LEN + content.len());
             Object { name, bytes: encode_data(name, nonce, content, memory) }
-        });
-        let mut objects = objects.by_ref().peekable();
+        };
+        let next = || {
+            Some(match uploads.borrow_mut().next((epoch, data.get() + 1))? {
+                Upload::Data(content) => {
+                    data.set(data.get() + 1);
+                    object(ObjectName::Data(epoch, data.get()), content.as_ref())
+                }
+                Upload::Log(content) => {
+                    assert!(manifests > 0, "a log object before the first manifest is lost");
+                    assert!(
+                        !is_log_under_way.replace(true),
+                        "log objects are acknowledged in order"
+                    );
+                    object(ObjectName::Log(epoch, log.get() + 1), &content)
+                }
+            })
+        };
+        let mut stored = |name| {
+            if matches!(name, ObjectName::Log(..)) {
+                log.set(log.get() + 1);
+                is_log_under_way.set(false);
+            }
+            uploads.borrow_mut().stored(name);
+        };
+        let mut objects = iter::from_fn(next).peekable();
         let mut result = Ok(());
         while result.is_ok() && objects.peek().is_some() {
-            result =
-                store.put_each(&mut objects, bytes_at_once).map_err(Into::into).and_then(|open| {
-                    open.iter().try_for_each(|(object, reply)| {
-                        settle(store, object, *reply).and_then(|is| check(epoch, is))
-                    })
-                });
+            let open = store.put_each(&mut objects, bytes_at_once, &mut stored);
+            result = open.map_err(Into::into).and_then(|open| {
+                open.iter().try_for_each(|(object, reply)| {
+                    settle(store, object, *reply).and_then(|is| check(epoch, is))?;
+                    stored(object.name);
+                    Ok(())
+                })
+            });
         }
         drop(objects);
+        (self.data, self.log) = (data.get(), log.get());
         self.failure = result.err();
-        result.map(|()| (first..=self.data).map(|number| ObjectName::Data(epoch, number)).collect())
+        result
     }
 
     /// Publishes a state that contains all log objects before `log_start`, which is at most [`Writer::next_log`]. Returns manifests
@@ -201,8 +262,6 @@ fn check(epoch: Epoch, decision: Decision) -> Result<(), ObjectError> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
     use crate::store::{PutReply, Stopped};
 

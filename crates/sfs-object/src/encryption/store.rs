@@ -134,10 +134,13 @@ impl<S: ObjectStore> ObjectStore for EncryptedStore<S> {
         &self,
         objects: &mut dyn Iterator<Item = Object>,
         bytes_at_once: usize,
+        stored: &mut dyn FnMut(ObjectName),
     ) -> Result<Vec<(Object, PutReply)>, Stopped> {
-        let Some(key) = &self.key else { return self.store.put_each(objects, bytes_at_once) };
+        let Some(key) = &self.key else {
+            return self.store.put_each(objects, bytes_at_once, stored);
+        };
         let mut encrypted = objects.map(|object| self.encrypted(key, &object));
-        let open = self.store.put_each(&mut encrypted, bytes_at_once)?;
+        let open = self.store.put_each(&mut encrypted, bytes_at_once, stored)?;
         let open = open.into_iter().map(|(Object { name, bytes }, reply)| {
             self.unconfirmed.lock().insert(name, bytes.clone());
             let content = key.decrypt(name, bytes).expect("this store has encrypted it");

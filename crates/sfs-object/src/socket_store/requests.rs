@@ -73,8 +73,9 @@ impl ObjectStore for SocketStore {
         &self,
         objects: &mut dyn Iterator<Item = Object>,
         bytes_at_once: usize,
+        stored: &mut dyn FnMut(ObjectName),
     ) -> Result<Vec<(Object, PutReply)>, Stopped> {
-        self.put_stream(objects, bytes_at_once)
+        self.put_stream(objects, bytes_at_once, stored)
     }
 
     fn get(&self, name: ObjectName) -> Result<Option<Vec<u8>>, Stopped> {

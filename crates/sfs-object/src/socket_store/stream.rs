@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::connection::Connection;
 use super::requests::outcome;
 use super::{AT_ONCE, SocketStore};
+use crate::name::ObjectName;
 use crate::store::{Object, PutReply, Stopped};
 use crate::store_protocol::{Reply, Request};
 
@@ -22,15 +23,15 @@ impl SocketStore {
         &self,
         objects: &mut dyn Iterator<Item = Object>,
         bytes_at_once: usize,
+        stored: &mut dyn FnMut(ObjectName),
     ) -> Result<Vec<(Object, PutReply)>, Stopped> {
         let Ok(connection) = self.connected(None) else {
             // That object tells the trouble, and is tried until the store can be reached.
             let Some(object) = objects.next() else { return Ok(Vec::new()) };
             let reply = self.put_some(std::slice::from_ref(&object))?.remove(0);
-            let is_stored = reply == PutReply::Stored;
-            return Ok(if is_stored { Vec::new() } else { vec![(object, reply)] });
+            return Ok(vec![(object, reply)]);
         };
-        let open = self.send_each(&connection, objects, bytes_at_once)?;
+        let open = self.send_each(&connection, objects, bytes_at_once, stored)?;
         // What is refused is repeated as the patience says, and what is unknown by the caller.
         let is_lost = open.iter().any(|(_, reply)| matches!(reply, Reply::Unknown(_)));
         self.note_lost(is_lost)?;
@@ -50,6 +51,7 @@ impl SocketStore {
         connection: &Connection,
         objects: &mut dyn Iterator<Item = Object>,
         bytes_at_once: usize,
+        stored: &mut dyn FnMut(ObjectName),
     ) -> Result<Vec<(Object, Reply)>, Stopped> {
         let (mut flying, mut bytes) = (VecDeque::new(), 0);
         let mut open = Vec::new();
@@ -78,7 +80,10 @@ impl SocketStore {
                 self.note(&request, std::slice::from_ref(&reply))?;
             }
             match reply {
-                Reply::Done => self.spares.give_back(object.bytes),
+                Reply::Done => {
+                    self.spares.give_back(object.bytes);
+                    stored(object.name);
+                }
                 reply => open.push((object, reply)),
             }
         }

@@ -56,6 +56,7 @@ pub(super) struct Demand {
 #[derive(Debug, Default)]
 struct Asked {
     has_worker: bool,
+    has_ended: bool,
     /// Number of uploads that were asked for.
     last: u64,
     /// The last of them that the worker has seen.
@@ -92,6 +93,21 @@ impl Asked {
         }
     }
 
+    fn take(&mut self) -> Taken {
+        self.taken = self.last;
+        self.is_hastened = false;
+        Taken {
+            number: self.last,
+            joins: std::mem::take(&mut self.joins),
+            is_waited_for: self.done < self.last,
+        }
+    }
+
+    /// Returns whether there is something that the worker has not seen.
+    fn is_due(&self) -> bool {
+        self.is_hastened || self.taken < self.last
+    }
+
     /// Returns whether the use ends for certain.
     fn is_ending(&self) -> bool {
         self.ending.is_some_and(|ending| ending.until.is_none())
@@ -106,6 +122,8 @@ impl Asked {
 pub(super) struct Taken {
     number: u64,
     pub(super) joins: bool,
+    /// `true` if a thread waits for one of them.
+    pub(super) is_waited_for: bool,
 }
 
 impl Demand {
@@ -117,10 +135,18 @@ impl Demand {
 
     /// Takes what was asked for.
     pub(super) fn take(&self) -> Taken {
+        self.asked.lock().take()
+    }
+
+    /// Takes what was asked for, if that is an upload without a join: much was written, or a thread waits.
+    pub(super) fn take_upload(&self) -> Option<Taken> {
         let mut asked = self.asked.lock();
-        asked.taken = asked.last;
-        asked.is_hastened = false;
-        Taken { number: asked.last, joins: std::mem::take(&mut asked.joins) }
+        (asked.is_due() && !asked.joins).then(|| asked.take())
+    }
+
+    /// Returns whether the worker is to end, after which nothing is written.
+    pub(super) fn has_ended(&self) -> bool {
+        self.asked.lock().has_ended
     }
 
     /// Returns whether the use ends for certain.
@@ -151,7 +177,10 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
 
     /// Ends the worker. Threads that wait for it do themselves what they have asked for.
     pub fn end_worker(&self) {
-        self.demand.asked.lock().has_worker = false;
+        {
+            let mut asked = self.demand.asked.lock();
+            (asked.has_worker, asked.has_ended) = (false, true);
+        }
         self.demand.changed.notify_all();
     }
 
@@ -159,7 +188,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     pub fn wait_for_demand(&self, interval: Duration) -> bool {
         let end = Instant::now() + interval;
         let mut asked = self.demand.asked.lock();
-        while asked.has_worker && asked.taken == asked.last && !asked.is_hastened {
+        while asked.has_worker && !asked.is_due() {
             if self.demand.changed.wait_until(&mut asked, end).timed_out() {
                 break;
             }

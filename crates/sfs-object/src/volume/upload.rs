@@ -1,12 +1,14 @@
 //! Uploading: cuts, joins, and what is deleted afterwards.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
-use sfs_device::{Block, Stream};
+use sfs_device::{BLOCK_SIZE, Block, Stream};
 
-use super::dirty::{DirtyRegions, Frozen, runs};
+use super::cuts::{Cuts, Uploaded};
+use super::demand::Taken;
+use super::dirty::{DirtyRegions, Frozen};
 use super::local::LocalHeader;
-use super::log_record::{LogContent, Record};
+use super::log_record::Record;
 use super::region_map::RegionMap;
 use super::state::VolumeState;
 use super::{Failure, ObjectDevice, State};
@@ -15,12 +17,9 @@ use crate::name::ObjectName;
 use crate::store::ObjectStore;
 use crate::writer::Writer;
 
-/// Largest number of blocks of pieces in a log object: 16 MiB.
-const PIECES_MAX: u64 = 4 << 10;
-
 /// How a cut becomes part of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Commit {
+pub(super) enum Commit {
     /// By a log object.
     Log,
     /// By a manifest, which needs no log objects then. With `true` the volume is released.
@@ -86,29 +85,29 @@ impl<S: ObjectStore> Uploader<S> {
 }
 
 /// Content of a cut.
-struct Cut {
-    dirty: DirtyRegions,
-    zero: Vec<u64>,
+pub(super) struct Cut {
+    pub(super) dirty: DirtyRegions,
+    pub(super) zero: Vec<u64>,
 }
 
 impl<S: ObjectStore + Clone> ObjectDevice<S> {
     /// Uploads everything that was written before the call, and joins log objects if they are many.
     pub fn upload(&self) -> Result<(), Failure> {
         let mut uploader = self.uploader.lock();
-        let commit = if self.is_long(&uploader) { Commit::Manifest(false) } else { Commit::Log };
-        self.commit(&mut uploader, commit)
+        let commit =
+            if self.is_long(uploader.log_size()) { Commit::Manifest(false) } else { Commit::Log };
+        self.commit(&mut uploader, commit, None)
     }
 
     /// Returns whether the log objects are so many that they are to be joined.
-    fn is_long(&self, uploader: &Uploader<S>) -> bool {
-        let (objects, blocks) = uploader.log_size();
+    pub(super) fn is_long(&self, (objects, blocks): (u64, u64)) -> bool {
         blocks >= self.limits.log_blocks || objects >= self.limits.log_objects
     }
 
     /// Uploads everything that was written before the call, and joins all log objects.
     pub fn join(&self) -> Result<(), Failure> {
         let mut uploader = self.uploader.lock();
-        self.commit(&mut uploader, Commit::Manifest(false))
+        self.commit(&mut uploader, Commit::Manifest(false), None)
     }
 
     /// Uploads what was written, and joins log objects if they are many, the cache is full, or a thread has asked for it. `now` is in seconds since
@@ -117,17 +116,14 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         let mut uploader = self.uploader.lock();
         uploader.now = now;
         let asked = self.demand.take();
-        let is_long = self.is_long(&uploader);
+        let is_long = self.is_long(uploader.log_size());
         // Reads evict, and never join.
         let evicted = self.evict(0);
         let is_full = matches!(evicted, Ok(false));
         let joins = is_long || is_full || asked.joins;
         let commit = if joins { Commit::Manifest(false) } else { Commit::Log };
-        self.commit(&mut uploader, commit)?;
+        self.commit(&mut uploader, commit, Some(asked))?;
         let evicted = if is_full { self.evict(0) } else { evicted };
-        drop(uploader);
-        // Threads wait for what was committed, and not for room.
-        self.demand.note_done(&asked);
         evicted.map(|_| ())
     }
 
@@ -141,12 +137,12 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     pub fn close(&self, now: u64) -> Result<(), Failure> {
         let mut uploader = self.uploader.lock();
         uploader.now = now;
-        let commit = if self.may_leave_log(&uploader) {
+        let commit = if self.may_leave_log(uploader.log_size(), std::iter::empty()) {
             Commit::LogAndRelease
         } else {
             Commit::Manifest(true)
         };
-        self.commit(&mut uploader, commit)?;
+        self.commit(&mut uploader, commit, None)?;
         let present = {
             let mut state = self.state.lock();
             state.is_final = !mutated(Mutant::ClosedEvicted);
@@ -158,12 +154,16 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     }
 
     /// Returns whether log objects are few enough to be left to the next use: what is joined is uploaded once more, in whole regions.
-    fn may_leave_log(&self, uploader: &Uploader<S>) -> bool {
-        let (objects, mut blocks) = uploader.log_size();
+    /// The size is the number of those that are there or under way, and of their blocks, and `under_way` has the regions of pieces under way.
+    pub(super) fn may_leave_log(
+        &self,
+        (objects, mut blocks): (u64, u64),
+        under_way: impl Iterator<Item = u64>,
+    ) -> bool {
         let state = self.state.lock();
         // More than half of a region is uploaded as a whole.
         let half = (self.local.shape.region_blocks / 2) as usize;
-        let mut regions = state.unjoined.iter().copied().collect::<BTreeSet<_>>();
+        let mut regions = state.unjoined.iter().copied().chain(under_way).collect::<BTreeSet<_>>();
         for (region, bits) in &state.open {
             let count = bits.count_ones(..);
             if count <= half {
@@ -181,17 +181,22 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         self.uploader.lock().published.is_released
     }
 
-    /// Makes what was written part of the volume. After an error nothing more is written.
-    fn commit(&self, uploader: &mut Uploader<S>, commit: Commit) -> Result<(), Failure> {
+    /// Makes what was written part of the volume, and tells those who have asked for it. By log objects, and if somebody may have asked, it goes on
+    /// with what is written meanwhile, as long as that is due. After an error nothing more is written.
+    fn commit(
+        &self,
+        uploader: &mut Uploader<S>,
+        commit: Commit,
+        asked: Option<Taken>,
+    ) -> Result<(), Failure> {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
+        let goes_on = commit == Commit::Log && asked.is_some();
         let cut = self.cut(commit);
-        if commit == Commit::Log && cut.dirty.is_empty() && cut.zero.is_empty() {
-            self.state.lock().frozen = None;
-            return Ok(());
-        }
-        let mut result = self.upload_cut(uploader, cut, commit);
+        let (of_log, of_manifest) =
+            if commit == Commit::Log { (asked, None) } else { (None, asked) };
+        let mut result = self.upload_cut(uploader, (cut, of_log), commit, goes_on);
         if result.is_ok() && commit != Commit::Log {
             uploader.header.manifest = uploader.writer.manifests();
             result = self.local.note_header(&mut uploader.header).map_err(Failure::from);
@@ -206,11 +211,14 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         if commit == Commit::Log {
             return Ok(());
         }
-        self.clear_ahead()
+        self.clear_ahead()?;
+        // Threads wait for what was committed, and not for room.
+        of_manifest.iter().for_each(|asked| self.demand.note_done(asked));
+        Ok(())
     }
 
     /// Freezes what was written up to now. Nothing is written after the cut that releases the volume.
-    fn cut(&self, commit: Commit) -> Cut {
+    pub(super) fn cut(&self, commit: Commit) -> Cut {
         let _access = self.access.write();
         let mut state = self.state.lock();
         if matches!(commit, Commit::Manifest(true) | Commit::LogAndRelease) {
@@ -231,40 +239,39 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             dirty.remove(region);
         });
         let unread = dirty.keys().copied().collect();
-        state.frozen = Some(Frozen { unread, ..Frozen::default() });
+        let before = state.frozen.replace(Frozen { unread, ..Frozen::default() });
+        assert!(
+            before.is_none_or(|before| before.unread.is_empty()),
+            "the cut before is not read, and what is saved for it would be lost"
+        );
         Cut { dirty, zero }
     }
 
+    /// Uploads a cut, and with `goes_on` those after it that are due.
     fn upload_cut(
         &self,
         uploader: &mut Uploader<S>,
-        cut: Cut,
+        (cut, asked): (Cut, Option<Taken>),
         commit: Commit,
+        goes_on: bool,
     ) -> Result<(), Failure> {
-        let mut content = LogContent::default();
-        let (pieces, whole) = self.split(cut.dirty, commit);
-        for (region, bits) in &pieces {
-            let blocks = self.snapshot(*region, Box::default())?;
-            let begin = self.local.shape.blocks(*region).start;
-            for run in runs(bits) {
-                content.piece(begin + run.start, &blocks[run.start as usize..run.end as usize]);
-            }
+        let mut cuts = Cuts::new(self, commit, goes_on.then(|| uploader.log_size()));
+        cuts.add(cut, asked);
+        let bytes_at_once = self.limits.upload_blocks as usize * BLOCK_SIZE;
+        let stored = uploader.writer.store_each(&mut cuts, bytes_at_once);
+        let Uploaded { records, superseded, logs, log_blocks, failure } = cuts.end();
+        uploader.superseded.extend(superseded);
+        uploader.log_blocks += log_blocks;
+        if mutated(Mutant::DeletedUnpublished) {
+            uploader.garbage.extend(logs.iter().map(|log| (*log, Some(0))));
         }
-        self.upload_whole(uploader, &whole, &mut content)?;
-        content.records.extend(cut.zero.iter().map(|region| Record::Zero { region: *region }));
-        let records = content.records.clone();
+        stored?;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
         match commit {
-            Commit::LogAndRelease if records.is_empty() => self.release(uploader),
-            Commit::Log | Commit::LogAndRelease => {
-                let blocks: usize = pieces.values().map(|bits| bits.count_ones(..)).sum();
-                let appended = uploader.writer.append(&[&content.encode()])?;
-                if mutated(Mutant::DeletedUnpublished) {
-                    uploader.garbage.extend(appended.iter().map(|log| (log.0, Some(0))));
-                }
-                uploader.log_blocks += blocks as u64;
-                self.apply(uploader, &records);
-                if commit == Commit::LogAndRelease { self.release(uploader) } else { Ok(()) }
-            }
+            Commit::Log => Ok(()),
+            Commit::LogAndRelease => self.release(uploader),
             Commit::Manifest(is_released) => self.publish(uploader, &records, is_released),
         }
     }
@@ -290,24 +297,6 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         let map = self.state.lock().published_map();
         let state = VolumeState { map, is_released: true, ..uploader.published.clone() };
         uploader.publish(state, uploader.log_start)
-    }
-
-    /// Divides what a cut has into regions of which pieces go to the log object, and regions that become data objects.
-    fn split(&self, dirty: DirtyRegions, commit: Commit) -> (DirtyRegions, Vec<u64>) {
-        let mut left = PIECES_MAX;
-        let mut pieces = BTreeMap::new();
-        let mut whole = Vec::new();
-        for (region, bits) in dirty {
-            let count = bits.count_ones(..) as u64;
-            let is_small = count <= self.local.shape.region_blocks / 2 && count <= left;
-            if !matches!(commit, Commit::Manifest(_)) && is_small {
-                left -= count;
-                pieces.insert(region, bits);
-            } else {
-                whole.push(region);
-            }
-        }
-        (pieces, whole)
     }
 
     /// Returns a region as it was when it was frozen, in this memory if it fits.

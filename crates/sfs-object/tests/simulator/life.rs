@@ -193,8 +193,8 @@ impl World {
                 left_regions: self.rng.pick(&[0, 3, 100]),
                 left_objects: 32,
                 left_blocks: 60,
-                upload_blocks: 32,
-                early_blocks: u64::MAX,
+                upload_blocks: self.rng.pick(&[32, 100]),
+                early_blocks: self.rng.pick(&[u64::MAX, 20]),
                 grace_secs: 3,
             },
         }

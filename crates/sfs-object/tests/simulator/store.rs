@@ -93,8 +93,12 @@ impl MortalStore {
 impl ObjectStore for MortalStore {
     fn put_all(&self, objects: &[Object]) -> Result<Vec<PutReply>, Stopped> {
         self.happen_meanwhile();
-        let mut replies = Vec::new();
-        for object in objects {
+        let mut replies = vec![PutReply::Unknown; objects.len()];
+        // In any order.
+        let mut rest = objects.iter().zip(&mut replies).collect::<Vec<_>>();
+        while !rest.is_empty() {
+            let at = self.faults.lock().rng.below(rest.len() as u64) as usize;
+            let (object, outcome) = rest.swap_remove(at);
             let (takes_effect, lives) = self.count();
             let reply = takes_effect.then(|| self.objects.put(object));
             let mut faults = self.faults.lock();
@@ -105,7 +109,7 @@ impl ObjectStore for MortalStore {
                 return Err(Stopped);
             }
             let is_lost = faults.loses_replies && faults.rng.one_in(8);
-            replies.push(reply.filter(|_| !is_lost).unwrap_or(PutReply::Unknown));
+            *outcome = reply.filter(|_| !is_lost).unwrap_or(PutReply::Unknown);
         }
         Ok(replies)
     }
