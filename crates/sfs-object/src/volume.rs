@@ -69,7 +69,9 @@ pub struct Limits {
     pub left_blocks: u64,
     /// Blocks in data objects that are under way at once.
     pub upload_blocks: u64,
-    /// Blocks that are written until the worker uploads without being asked.
+    /// Blocks that are written until the worker uploads without being asked, when little was written before.
+    pub early_blocks_first: u64,
+    /// The same, while much is written.
     pub early_blocks: u64,
     /// Seconds for which an object is kept that nothing needs.
     pub grace_secs: u64,
@@ -86,6 +88,7 @@ impl Limits {
             left_objects: 32,
             left_blocks: 4 << 10,
             upload_blocks: 8 << 10,
+            early_blocks_first: 1 << 10,
             early_blocks: 4 << 10,
             grace_secs: 20 * 60,
         }
@@ -133,6 +136,8 @@ struct State {
     open: DirtyRegions,
     /// Blocks that were written since, those of which that were written again counted again.
     written: u64,
+    /// Number of them from which on the worker uploads without being asked.
+    early: u64,
     /// Discarded since the last cut.
     discarded: BTreeSet<u64>,
     frozen: Option<Frozen>,

@@ -46,7 +46,12 @@ impl ObjectStore for Store {
 }
 
 fn request(nonce: u8, durability: Durability, early_blocks: u64) -> OpenRequest {
-    let limits = Limits { early_blocks, upload_blocks: 1 << 20, ..Limits::of_mount(1 << 30) };
+    let limits = Limits {
+        early_blocks_first: 64,
+        early_blocks,
+        upload_blocks: 1 << 20,
+        ..Limits::of_mount(1 << 30)
+    };
     OpenRequest {
         nonce: Nonce([nonce; 16]),
         host: "host".to_owned(),
@@ -123,6 +128,15 @@ fn regions_of_the_next_cut_are_sent_with_the_log_object_of_the_one_before() {
         volume.work(1_000).expect("an upload");
     });
     assert_eq!(sent, ["d1 d2", "l1 d3 d4", "l2 d5 d6", "l3 d7 d8", "l4"]);
+}
+
+/// Log objects of a long stream are few.
+#[test]
+fn a_cut_has_twice_as_much_as_the_one_before_up_to_a_limit() {
+    let sent = sent_while_written((Durability::Local, 128), 5, 0, |volume| {
+        volume.work(1_000).expect("an upload");
+    });
+    assert_eq!(sent, ["d1 d2", "l1 d3 d4", "l2", "d5 d6 d7 d8", "l3"]);
 }
 
 /// A thread that waits for an upload does not wait for what others have written since.

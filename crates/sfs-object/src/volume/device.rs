@@ -176,8 +176,7 @@ impl<S: ObjectStore + Clone + Send + Sync> Device for ObjectDevice<S> {
                 dirty::add(&mut state.open, shape, address..address + count);
                 let before = state.written;
                 state.written += count;
-                let is_much =
-                    before < self.limits.early_blocks && state.written >= self.limits.early_blocks;
+                let is_much = before < state.early && state.written >= state.early;
                 drop(state);
                 if is_much {
                     self.demand.hasten();

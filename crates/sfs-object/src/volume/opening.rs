@@ -259,6 +259,7 @@ impl<S: ObjectStore + Clone> Begun<S> {
             ahead: self.ahead,
             open,
             written: 0,
+            early: request.limits.early_blocks_first,
             discarded: BTreeSet::new(),
             frozen: None,
             unjoined: BTreeSet::new(),

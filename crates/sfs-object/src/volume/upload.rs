@@ -11,7 +11,7 @@ use super::local::LocalHeader;
 use super::log_record::Record;
 use super::region_map::RegionMap;
 use super::state::VolumeState;
-use super::{Failure, ObjectDevice, State};
+use super::{Failure, Limits, ObjectDevice, State};
 use crate::mutant::{Mutant, mutated};
 use crate::name::ObjectName;
 use crate::store::ObjectStore;
@@ -225,6 +225,10 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
             state.fail(&Failure::Closed);
         }
         let mut dirty = std::mem::take(&mut state.open);
+        // The first object is under way soon, and those of a long stream are few.
+        let Limits { early_blocks_first: first, early_blocks: most, .. } = self.limits;
+        let is_much = state.written >= state.early;
+        state.early = if is_much { state.early.saturating_mul(2).min(most) } else { first };
         state.written = 0;
         if matches!(commit, Commit::Manifest(_)) {
             for region in &state.unjoined {

@@ -194,7 +194,8 @@ impl World {
                 left_objects: 32,
                 left_blocks: 60,
                 upload_blocks: self.rng.pick(&[32, 100]),
-                early_blocks: self.rng.pick(&[u64::MAX, 20]),
+                early_blocks_first: self.rng.pick(&[u64::MAX, 20]),
+                early_blocks: 40,
                 grace_secs: 3,
             },
         }
