@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::{Answer, CUT, HttpServer, Received, bucket_at};
+use server::{Answer, CUT, HttpServer, Received, bucket_at, dribble};
 use sfs_object::{Epoch, Object, ObjectName, ObjectStore, Part, Patience, PutReply};
 
 const KEYS: [&str; 2] = ["key", "secret"];
@@ -121,6 +121,32 @@ fn a_reply_that_is_cut_tells_nothing() {
         let store = bucket_at(&server.endpoint, KEYS, "bucket");
         assert_eq!(store.get(name), Ok(Some(b"content".to_vec())), "{status}");
         assert_eq!(server.received().len(), 2, "{status}");
+    }
+}
+
+/// Short pieces are copied together, and long ones are not: the bytes are the same however they come.
+#[test]
+fn a_body_is_read_in_whatever_pieces_it_comes() {
+    const MIB: usize = 1 << 20;
+    let name = object().name;
+    let cases = [
+        (20_000, vec![1]),
+        // Short and long ones in turn, and short ones that are more than one of the answer.
+        (4 * MIB + 5, [vec![1; 50], vec![MIB], vec![7; 9], vec![64 << 10, 3, 65_535]].concat()),
+        (3 * MIB, vec![1000]),
+        (0, vec![1]),
+    ];
+    for (len, pieces) in cases {
+        let content = (0..len).map(|at| (at % 251) as u8).collect::<Vec<_>>();
+        let endpoint = dribble(content.clone(), pieces.clone());
+        let store = bucket_at(&endpoint, KEYS, "bucket");
+        let read = store.get(name).expect("a reply").expect("an object");
+        assert!(read == content, "{len} bytes in pieces of {pieces:?}: {}", read.len());
+        if len >= MIB {
+            let part = Part { name, offset: 0, len: len as u64 };
+            let read = store.get_parts(&[part], None).expect("a reply").remove(0);
+            assert!(read.as_ref() == Some(&content), "{len} bytes in pieces of {pieces:?}");
+        }
     }
 }
 

@@ -101,6 +101,34 @@ impl HttpServer {
     }
 }
 
+/// Serves one content for ever, in pieces of these lengths in turn, each in a packet of its own.
+pub(crate) fn dribble(content: Vec<u8>, pieces: Vec<usize>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            stream.set_nodelay(true).expect("a socket");
+            let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
+            let mut line = String::new();
+            while reader.read_line(&mut line).is_ok_and(|len| len > 2) {
+                line.clear();
+            }
+            let head = format!("HTTP/1.1 200 X\r\ncontent-length: {}\r\n", content.len());
+            let head = format!("{head}last-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n");
+            let _ = write!(stream, "{head}etag: \"e\"\r\nconnection: close\r\n\r\n");
+            let mut rest = &content[..];
+            for len in pieces.iter().cycle() {
+                let (piece, after) = rest.split_at(rest.len().min(*len));
+                if piece.is_empty() || stream.write_all(piece).is_err() {
+                    break;
+                }
+                rest = after;
+            }
+        }
+    });
+    endpoint
+}
+
 fn serve(
     mut stream: TcpStream,
     answer: &(impl Fn(&Received) -> Answer + ?Sized),
