@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use sfs_object::store_protocol::{GREETING, REQUEST_LEN, Reply, Request};
 use sfs_object::{Epoch, Object, ObjectName, ObjectStore, Patience, PutReply, SocketStore};
@@ -114,5 +115,53 @@ fn of_objects_that_are_stored_as_they_come_none_is_forgotten_when_the_program_en
             let objects = objects.lock().expect("no panic");
             assert!((1..=12).map(object).all(|of| objects[&of.name] == of.bytes), "{case}");
         }
+    }
+}
+
+/// Regression: a program that could not be started was started again at once for the same PUT.
+#[test]
+fn for_one_attempt_the_program_is_started_once() {
+    let objects = Objects::default();
+    objects.lock().expect("no panic").insert(ObjectName::Claim(Epoch(1)), b"claim".to_vec());
+    let starts = Arc::new(AtomicU32::new(0));
+    let count = starts.clone();
+    let connect = move || {
+        if count.fetch_add(1, Ordering::SeqCst) > 0 {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let (ours, theirs) = UnixStream::pair()?;
+        let objects = objects.clone();
+        // It answers one request.
+        thread::spawn(move || serve(theirs, &objects, Some((1, End::Undone))));
+        Ok(ours)
+    };
+    let store = SocketStore::new(Box::new(connect), OF_MOUNTS);
+    store.remember_volume().expect("it is there");
+    let put = |number| {
+        store.put_each(&mut std::iter::once(object(number)), LEN, &mut |_| panic!("it is gone"))
+    };
+    // The program ends with this one.
+    assert_eq!(put(1), Ok(vec![(object(1), PutReply::Unknown)]));
+    assert_eq!(starts.load(Ordering::SeqCst), 1);
+    for expected in [2, 3] {
+        assert_eq!(put(2), Ok(vec![(object(2), PutReply::Unknown)]));
+        assert_eq!(starts.load(Ordering::SeqCst), expected);
+        assert!(store.trouble().expect("it is gone").reason.contains("cannot start"));
+    }
+    // Before the volume is known such a trouble is final, unless there is patience with refusals.
+    for refusing in [Duration::ZERO, Duration::from_millis(1)] {
+        let starts = Arc::new(AtomicU32::new(0));
+        let count = starts.clone();
+        let connect = move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            Err(io::ErrorKind::NotFound.into())
+        };
+        let patience = Patience { unreachable: Some(Duration::ZERO), refusing };
+        let store = SocketStore::new(Box::new(connect), patience);
+        let begun = Instant::now();
+        let open = store.put_each(&mut std::iter::once(object(1)), LEN, &mut |_| {});
+        assert!(open.is_err());
+        let has_paused = begun.elapsed() >= Duration::from_millis(50);
+        assert!(starts.load(Ordering::SeqCst) == 1 || has_paused && !refusing.is_zero());
     }
 }

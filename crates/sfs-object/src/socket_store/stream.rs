@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::connection::Connection;
 use super::requests::outcome;
-use super::{AT_ONCE, SocketStore};
+use super::{AT_ONCE, PAUSE_MAX, SocketStore};
 use crate::name::ObjectName;
 use crate::store::{Object, PutReply, Stopped};
 use crate::store_protocol::{Reply, Request};
@@ -25,11 +25,9 @@ impl SocketStore {
         bytes_at_once: usize,
         stored: &mut dyn FnMut(ObjectName),
     ) -> Result<Vec<(Object, PutReply)>, Stopped> {
-        let Ok(connection) = self.connected(None) else {
-            // That object tells the trouble, and is tried until the store can be reached.
-            let Some(object) = objects.next() else { return Ok(Vec::new()) };
-            let reply = self.put_some(std::slice::from_ref(&object))?.remove(0);
-            return Ok(vec![(object, reply)]);
+        let connection = match self.connected(None) {
+            Ok(connection) => connection,
+            Err(reply) => return self.put_unsent(objects.next(), reply),
         };
         let open = self.send_each(&connection, objects, bytes_at_once, stored)?;
         // What is refused is repeated as the patience says, and what is unknown by the caller.
@@ -43,6 +41,26 @@ impl SocketStore {
             Ok((object, reply))
         });
         settled.collect()
+    }
+
+    /// Notes the trouble of an object that could not be sent, after which it is unknown, or refused and tried again.
+    fn put_unsent(
+        &self,
+        object: Option<Object>,
+        reply: Reply,
+    ) -> Result<Vec<(Object, PutReply)>, Stopped> {
+        let Some(object) = object else { return Ok(Vec::new()) };
+        let is_refused = matches!(reply, Reply::Refused(_));
+        self.note(&Request::Put(object.name), &[reply])?;
+        if !is_refused {
+            self.note_lost(true)?;
+            return Ok(vec![(object, PutReply::Unknown)]);
+        }
+        // The program is not started again at once.
+        self.check_patience(Instant::now(), true)?;
+        self.pause(0, PAUSE_MAX)?;
+        let reply = self.put_some(std::slice::from_ref(&object))?.remove(0);
+        Ok(vec![(object, reply)])
     }
 
     /// Sends PUTs until one is not answered as it should be. Returns those, once all are answered.
