@@ -145,7 +145,7 @@ fn the_control_file_changes_between_virtual_and_real_time() {
 
     disk.set_real_time(false).expect("changed back");
     assert!(!disk.status().expect("the status").real_time);
-    let control = disk.folder().join("ssd").join(CONTROL);
+    let control = disk.folder().join("models").join(CONTROL);
     assert!(fs::write(control, "faster").is_err());
 }
 

@@ -1,7 +1,13 @@
 //! `sfs-lab reproduce n-hybrid`: an SSD as a cache before a hard drive (N-hybrid), in virtual time.
 //!
-//! Two tables: hit ratios of the eviction policies over reads of traces and generators; and a volume on the disk alone, on the
-//! SSD alone, and on the disk with the SSD as its cache, on the models of both devices with one clock.
+//! Hit ratios of the eviction policies over reads of traces and generators; a volume on the disk alone, on the SSD alone, and
+//! on the disk with the SSD as its cache, by the library; and mounted filesystems on the exported models: the paper's figures 5
+//! to 8 with Bonnie++, random reads, and figures 1 and 2. All times are of the models' clock.
+
+mod bonnie;
+mod file_sizes;
+mod random_reads;
+mod subjects;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,19 +54,53 @@ pub(crate) struct Arguments {
     /// Folder with the traces cloudphysics-vm.csv.zst and disksim-postmark.csv.zst; without it only generated reads.
     #[arg(long)]
     traces: Option<PathBuf>,
+    /// Parts to run.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "policies,volumes,bonnie,reads,sizes"
+    )]
+    parts: Vec<Part>,
     /// Folder of lab.md, whose sections are replaced.
     #[arg(long)]
     docs: Option<PathBuf>,
 }
 
+/// A part of the experiment, with a section of its own in the documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Hit ratios of the eviction policies.
+    Policies,
+    /// A volume on the models, by the library.
+    Volumes,
+    /// Figures 5 to 8 on mounted filesystems, with Bonnie++.
+    Bonnie,
+    /// Random reads from mounted filesystems.
+    Reads,
+    /// Figures 1 and 2: ext2 on the SSD over ext2 on the disk by the size of files.
+    Sizes,
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let ratios = hit_ratios(arguments.traces.as_deref())?;
-    output::print(format_args!("{ratios}\n"))?;
-    let volumes = volumes()?;
-    output::print(format_args!("{volumes}\n"))?;
-    let Some(docs) = &arguments.docs else { return Ok(()) };
-    Document::new(docs).section("cache-policies", &ratios)?;
-    Document::new(docs).section("n-hybrid", &volumes)
+    let document = arguments.docs.as_deref().map(Document::new);
+    let document = document.as_ref();
+    for part in &arguments.parts {
+        let (section, text) = match part {
+            Part::Policies => ("cache-policies", Some(hit_ratios(arguments.traces.as_deref())?)),
+            Part::Volumes => ("n-hybrid", Some(volumes()?)),
+            Part::Bonnie => ("n-hybrid-bonnie", bonnie::text(document)?),
+            Part::Reads => ("n-hybrid-reads", random_reads::text()?),
+            Part::Sizes => ("n-hybrid-sizes", file_sizes::text(document)?),
+        };
+        // A part that this machine cannot run keeps its section.
+        let Some(text) = text else { continue };
+        output::print(format_args!("{text}\n"))?;
+        if let Some(document) = document {
+            document.section(section, &text)?;
+        }
+    }
+    Ok(())
 }
 
 /// A use of the cache.

@@ -1,5 +1,6 @@
 //! Programs of this machine: how to find and to run one.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -31,4 +32,11 @@ pub fn run(command: &mut Command) -> Result<()> {
         bail!("{shown}: {}: {}", output.status, printed.trim().lines().last().unwrap_or_default());
     }
     Ok(())
+}
+
+/// Returns the number of bytes that a process has written by system calls; `None` if the process
+/// has ended.
+pub(super) fn written_bytes(process: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{process}/io")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
 }

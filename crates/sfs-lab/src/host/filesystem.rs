@@ -34,6 +34,11 @@ pub enum Filesystem {
         /// Data layout, as in `sfs-mkfs --layout`.
         layout: &'static str,
     },
+    /// SFS with an SSD before its hard drive.
+    SfsWithCache {
+        /// Block device of the SSD, all of which is the cache.
+        ssd: PathBuf,
+    },
     /// ext2, without a journal.
     Ext2,
     /// ext3, which is ext4's code with ext3's features.
@@ -73,6 +78,7 @@ impl Filesystem {
         match self {
             Self::Sfs { policy, layout: "log", .. } => format!("SFS, {policy}"),
             Self::Sfs { layout, .. } => format!("SFS, {layout}"),
+            Self::SfsWithCache { .. } => "SFS with a cache".into(),
             Self::Ext2 => "ext2".into(),
             Self::Ext3 => "ext3".into(),
             Self::Ext4 => "ext4".into(),
@@ -88,7 +94,9 @@ impl Filesystem {
     /// Returns a program that the filesystem needs and that is not installed.
     pub fn missing(&self) -> Option<&'static str> {
         let needed: &[&str] = match self {
-            Self::Sfs { .. } => &["sfs-mkfs", "sfs-mount", "sfs-umount"],
+            Self::Sfs { .. } | Self::SfsWithCache { .. } => {
+                &["sfs-mkfs", "sfs-mount", "sfs-umount", "sfs-ctl"]
+            }
             Self::Ext2 | Self::Ext3 | Self::Ext4 => &["mkfs.ext4"],
             Self::Xfs => &["mkfs.xfs"],
             Self::Btrfs | Self::BtrfsNodatacow | Self::BtrfsSeparate { .. } => &["mkfs.btrfs"],
@@ -106,6 +114,11 @@ impl Filesystem {
                 let size = segment_size.to_string();
                 command.args(["--quiet", "--force", "--segment-size", &size]);
                 command.args(["--layout", layout]);
+                command
+            }
+            Self::SfsWithCache { ssd } => {
+                let mut command = tool("sfs-mkfs");
+                command.args(["--quiet", "--force", "--cache"]).arg(ssd);
                 command
             }
             Self::Ext2 => with(tool("mkfs.ext4"), &[&EXT[..], &["-t", "ext2"]].concat()),
@@ -141,6 +154,7 @@ impl Filesystem {
         fs::create_dir_all(&dir)?;
         let (kind, own) = match self {
             Self::Sfs { policy, .. } => ("", format!("policy={policy}")),
+            Self::SfsWithCache { ssd } => ("", format!("cache_dev={}", ssd.display())),
             Self::Ext2 => ("ext2", "rw".to_owned()),
             Self::Ext3 => ("ext3", "rw".to_owned()),
             Self::Ext4 => ("ext4", "rw".to_owned()),
@@ -161,7 +175,7 @@ impl Filesystem {
         }
         Ok(MountedFilesystem {
             dir,
-            is_ours: matches!(self, Self::Sfs { .. }),
+            is_ours: matches!(self, Self::Sfs { .. } | Self::SfsWithCache { .. }),
             is_unmounted: false,
         })
     }
@@ -187,6 +201,20 @@ impl MountedFilesystem {
     /// Returns the path of the root.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Makes everything durable: a sync of the kernel does not reach a FUSE daemon, which is asked on its own.
+    pub fn sync(&self) -> Result<()> {
+        rustix::fs::syncfs(File::open(&self.dir)?)?;
+        match self.is_ours {
+            true => run(tool("sfs-ctl").arg("checkpoint").arg(&self.dir)),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes what was read lately to the cache of the filesystem, which must be [`Filesystem::SfsWithCache`].
+    pub fn flush_cache(&self) -> Result<()> {
+        run(tool("sfs-ctl").args(["cache", "flush"]).arg(&self.dir))
     }
 
     /// Unmounts the filesystem. All data is on the device afterwards. While it is in use, this function tries again for

@@ -2,7 +2,7 @@
 //!
 //! Files and transactions follow from the parameters, because Postmark's seed is fixed.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::command::program;
+use super::command::{program, written_bytes};
 use super::disk::Disk;
 
 /// Interval at which the process is polled.
@@ -54,7 +54,7 @@ impl Postmark {
         let mut synced = 0;
         while child.try_wait()?.is_none() {
             std::thread::sleep(PAUSE);
-            let written = written(child.id()).unwrap_or(synced);
+            let written = written_bytes(child.id()).unwrap_or(synced);
             if written >= synced + self.sync_bytes {
                 rustix::fs::syncfs(&root)?;
                 synced = written;
@@ -86,11 +86,4 @@ impl Postmark {
             dir.display()
         )
     }
-}
-
-/// Returns the number of bytes that a process has written by system calls; `None` if the process
-/// has ended.
-fn written(process: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{process}/io")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
 }

@@ -13,6 +13,15 @@ const SIZE: Axis = Axis { label: "size of a request", scale: AxisScale::Kibibyte
 const THROUGHPUT: Axis = Axis { label: "throughput, MB/s", scale: AxisScale::Logarithmic };
 const USER_THROUGHPUT: Axis =
     Axis { label: "throughput of the user, MB/s", scale: AxisScale::FromZero };
+const CHUNK: Axis = Axis {
+    label: "size of a chunk",
+    scale: AxisScale::Categories(&["1 KiB", "2 KiB", "4 KiB", "8 KiB", "16 KiB"]),
+};
+const CHUNK_THROUGHPUT: Axis = Axis { label: "throughput, MB/s", scale: AxisScale::FromZero };
+const CREATES: Axis = Axis { label: "files a second", scale: AxisScale::Logarithmic };
+const FILE_SIZE: Axis = Axis { label: "size of a file", scale: AxisScale::Kibibytes };
+const SSD_OVER_DISK: Axis =
+    Axis { label: "rate on the SSD over the disk", scale: AxisScale::Logarithmic };
 const DEVICE_TIME: Axis = Axis { label: "device time, s", scale: AxisScale::Logarithmic };
 
 const fn figure(name: &'static str, title: &'static str, x: Axis, y: Axis) -> FigureStyle {
@@ -20,7 +29,7 @@ const fn figure(name: &'static str, title: &'static str, x: Axis, y: Axis) -> Fi
 }
 
 /// All figures.
-pub const FIGURES: [FigureStyle; 30] = [
+pub const FIGURES: [FigureStyle; 37] = [
     figure(
         "hard-drive-seek",
         "Deskstar 7K500: seek time by distance",
@@ -44,6 +53,18 @@ pub const FIGURES: [FigureStyle; 30] = [
         "Deskstar 7K500: time of a block by blocks written together",
         Axis { label: "blocks of 4 KiB written to a place (f R)", scale: AxisScale::Logarithmic },
         Axis { label: "time of a block, ms", scale: AxisScale::Logarithmic },
+    ),
+    figure("n-hybrid-figure1", "ext2, files in order, SSD over disk", FILE_SIZE, SSD_OVER_DISK),
+    figure("n-hybrid-figure2", "ext2, files at random, SSD over disk", FILE_SIZE, SSD_OVER_DISK),
+    figure("n-hybrid-figure5", "Bonnie++: sequential write", CHUNK, CHUNK_THROUGHPUT),
+    figure("n-hybrid-figure6", "Bonnie++: sequential rewrite", CHUNK, CHUNK_THROUGHPUT),
+    figure("n-hybrid-figure7", "Bonnie++: sequential read", CHUNK, CHUNK_THROUGHPUT),
+    figure("n-hybrid-figure8", "Bonnie++: sequential create", CHUNK, CREATES),
+    figure(
+        "n-hybrid-figure8-synced",
+        "Bonnie++: sequential create, each file synced",
+        CHUNK,
+        CREATES,
     ),
     figure("cost-zipf-0.99", "Write cost, Zipf 0.99", UTILIZATION, WRITE_COST),
     figure("cost-uniform", "Write cost, uniform", UTILIZATION, WRITE_COST),
