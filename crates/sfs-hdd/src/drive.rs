@@ -252,7 +252,7 @@ impl HardDrive {
         }
         let mut ended_ns = arrived_ns;
         while !self.takes(count) {
-            ended_ns = ended_ns.max(self.write_back(from_ns));
+            ended_ns = ended_ns.max(self.write_back());
         }
         self.cache.add(first, count, arrived_ns);
         ended_ns
@@ -275,27 +275,28 @@ impl HardDrive {
     fn flush(&mut self, from_ns: u64) -> u64 {
         let mut ended_ns = from_ns;
         while !self.cache.is_empty() {
-            ended_ns = ended_ns.max(self.write_back(from_ns));
+            ended_ns = ended_ns.max(self.write_back());
         }
         ended_ns
     }
 
     /// Writes pieces of the cache while the mechanics are free before `until_ns`.
     fn write_back_until(&mut self, until_ns: u64) {
-        while !self.cache.is_empty() && self.free_ns < until_ns {
-            let first_ns = self.cache.extents().map(|extent| extent.arrived_ns).min();
-            let begin_ns = self.free_ns.max(first_ns.unwrap_or(0));
-            if begin_ns >= until_ns {
-                return;
-            }
-            self.write_back(begin_ns);
+        while !self.cache.is_empty() && self.write_back_ns() < until_ns {
+            self.write_back();
         }
     }
 
-    /// Writes the nearest piece of the cache from `at_ns` on, or as soon as the mechanics are free, and returns
-    /// when it is on the platters.
-    fn write_back(&mut self, at_ns: u64) -> u64 {
-        let begin_ns = self.free_ns.max(at_ns);
+    /// Returns when the mechanics can begin with the next piece of the cache.
+    fn write_back_ns(&self) -> u64 {
+        let first_ns = self.cache.extents().map(|extent| extent.arrived_ns).min();
+        self.free_ns.max(first_ns.unwrap_or(0))
+    }
+
+    /// Writes the nearest piece of the cache as soon as the mechanics are free, and returns when it is on the platters.
+    /// While the drive decodes a command its arm goes on: a pause would cost a revolution.
+    fn write_back(&mut self) -> u64 {
+        let begin_ns = self.write_back_ns();
         let nearest = self
             .near_extents()
             .into_iter()

@@ -65,6 +65,17 @@ fn reads_and_writes_in_order_have_the_rates_of_the_data_sheet() {
 }
 
 #[test]
+fn large_writes_lose_no_revolution_for_each_command() {
+    let sheet = DriveProfile::by_name("deskstar").expect("a profile").data_sheet;
+    let mut drive = drive(500_000_000_000);
+    let mut took = seconds(&mut drive, run(RequestKind::Write, 0, 256, MIB));
+    took += seconds(&mut drive, [HostRequest::new(RequestKind::Flush, 0, 0)]);
+    let rate = mb_per_s(256 * MIB, took);
+    assert!((rate / sheet.outer_mb_per_s - 1.0).abs() < 0.02, "{rate} MB/s");
+    assert!(drive.counters().rotation_ns < 2 * 8_333_333, "{:?}", drive.counters());
+}
+
+#[test]
 fn random_reads_take_a_seek_and_half_a_turn() {
     let mut drive = drive(500_000_000_000);
     let capacity = drive.capacity();
