@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use sfs_lab::exported::{CONTROL, DISK, ExportedHddStatus, ExportedStatus};
-use sfs_lab::host::need_disks;
+use sfs_lab::host::{DiskPair, Medium, PairRequest, need_disks};
 
 const LAB: &str = env!("CARGO_BIN_EXE_sfs-lab");
 
@@ -72,4 +72,29 @@ fn a_flash_device_and_a_drive_share_a_clock() {
     drop((flash, platters));
     end(child);
     assert_eq!(fs::read_dir(dir).expect("the directory").count(), 0, "nothing is left");
+}
+
+#[test]
+fn a_pair_shows_the_time_of_its_devices() {
+    if let Err(error) = need_disks() {
+        eprintln!("skipped: {error:#}");
+        return;
+    }
+    let request = PairRequest { ssd: ("ssd-m", 64 << 20), hdd: ("deskstar", 256 << 20) };
+    let pair = DiskPair::start(Path::new(LAB), &request).expect("both devices");
+    let mut before_ns = pair.flushed_ns().expect("a clock");
+    for medium in Medium::ALL {
+        let device = fs::File::options().write(true).open(pair.device(medium)).expect("opened");
+        device.write_all_at(&[1; 4096], 16 << 20).expect("written");
+        drop(device);
+        let now_ns = pair.flushed_ns().expect("a clock");
+        assert!(now_ns > before_ns, "{medium:?} takes time");
+        before_ns = now_ns;
+    }
+    let (ssd, hdd) = (pair.ssd().expect("counters"), pair.hdd().expect("counters"));
+    let written = (ssd.counters.host_bytes_written, hdd.counters.host_bytes_written);
+    assert_eq!(written, (4096, 4096));
+    let folder = pair.folder().to_owned();
+    drop(pair);
+    assert!(!folder.exists(), "nothing is left");
 }

@@ -49,7 +49,7 @@ impl BonniePhase {
 /// The parameters of Bonnie++.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bonnie {
-    /// Size of the file in MiB; 0 for no file.
+    /// Size of the file in MiB, at least 2; 0 for no file.
     pub size_mib: u32,
     /// Size of the chunks, and of the created files, in bytes.
     pub chunk: u32,
@@ -173,7 +173,7 @@ impl Bonnie {
         if !status.success() {
             let mut printed = String::new();
             running.0.stderr.take().context("standard error")?.read_to_string(&mut printed)?;
-            bail!("bonnie++: {status}: {}", printed.trim().lines().last().unwrap_or_default());
+            bail!("bonnie++: {status}: {}", printed.trim().lines().next().unwrap_or_default());
         }
         before(None)?;
         BonnieFigures::parse(&last)
@@ -247,5 +247,34 @@ mod tests {
         let arguments =
             Bonnie { size_mib: 8, kilofiles: 0, is_synchronous: false, ..job }.arguments();
         assert!(arguments.join(" ").ends_with("-s 8:4096:0:0 -n 0"), "{arguments:?}");
+    }
+
+    #[test]
+    fn bonnie_waits_before_each_phase() {
+        if let Err(error) = Bonnie::need() {
+            eprintln!("skipped: {error:#}");
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a directory");
+        let job = Bonnie {
+            size_mib: 2,
+            chunk: 16 << 10,
+            kilofiles: 0,
+            is_synchronous: false,
+            sync_bytes: u64::MAX / 2,
+        };
+        let mut phases = Vec::new();
+        job.run(folder.path(), &|| Ok(()), &mut |phase| {
+            phases.push(phase);
+            Ok(())
+        })
+        .expect("it runs");
+        use BonniePhase::{Read, Rewrite, Write};
+        let measured = phases.iter().flatten().filter(|phase| **phase != BonniePhase::Other);
+        assert_eq!(measured.copied().collect::<Vec<_>>(), [Write, Rewrite, Read]);
+        assert_eq!(phases.last(), Some(&None));
+        let stop = &mut |_| anyhow::bail!("enough");
+        let error = job.run(folder.path(), &|| Ok(()), stop).expect_err("it is ended");
+        assert_eq!(error.to_string(), "enough");
     }
 }

@@ -79,9 +79,7 @@ impl Disk {
 
     /// Reads the counters of the model.
     pub fn status(&self) -> Result<ExportedStatus> {
-        let path = self.control();
-        let text = fs::read(&path).with_context(|| path.display().to_string())?;
-        Ok(serde_json::from_slice(&text)?)
+        Ok(serde_json::from_slice(&Exporter::read_control(&self.control())?)?)
     }
 
     /// Ends the disk. Returns the requests that it served.

@@ -1,7 +1,7 @@
 //! The models of a hard drive and of a flash device that another process exports with one clock in virtual time.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
@@ -108,7 +108,6 @@ impl DiskPair {
     }
 
     fn status(&self, medium: Medium) -> Result<Vec<u8>> {
-        let path: PathBuf = self.0.models().join(medium.directory()).join(CONTROL);
-        fs::read(&path).with_context(|| path.display().to_string())
+        Exporter::read_control(&self.0.models().join(medium.directory()).join(CONTROL))
     }
 }

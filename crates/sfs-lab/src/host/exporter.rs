@@ -5,8 +5,8 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs;
-use std::io::{BufRead, BufReader};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -30,6 +30,9 @@ const LAST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Interval between two looks at the process.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Largest size of a control file in bytes.
+const CONTROL_MAX: usize = 1 << 16;
 
 /// Directory of the models in the folder of an exporter.
 const MODELS: &str = "models";
@@ -128,6 +131,16 @@ impl Exporter {
     /// Returns the directory of the models.
     pub(super) fn models(&self) -> PathBuf {
         self.folder().join(MODELS)
+    }
+
+    /// Returns the contents of a control file. They come from one read: between two the counters may change, and the
+    /// parts would not fit.
+    pub(super) fn read_control(path: &Path) -> Result<Vec<u8>> {
+        let shown = || path.display().to_string();
+        let mut text = vec![0; CONTROL_MAX];
+        let len = File::open(path).and_then(|mut file| file.read(&mut text)).with_context(shown)?;
+        text.truncate(len);
+        Ok(text)
     }
 
     /// Ends the process. If a device stays in use, a second signal makes the process give it up.
