@@ -5,6 +5,7 @@
 
 mod advise;
 mod age;
+mod all;
 mod bound;
 mod export;
 mod hdd;
@@ -111,6 +112,8 @@ enum Paper {
     KernelFilesystems(kernel_filesystems::Arguments),
     /// The runs in which a file lies on the device after the same job, on F2FS, NILFS2 and SFS.
     FileRuns(file_runs::Arguments),
+    /// All of these, and the other experiments that fill the documents: one after another, with a summary at the end.
+    All(all::Arguments),
 }
 
 impl Arguments {
@@ -155,6 +158,7 @@ impl Paper {
             Paper::ShinCases(arguments) => shin_cases::run(arguments),
             Paper::KernelFilesystems(arguments) => kernel_filesystems::run(arguments),
             Paper::FileRuns(arguments) => file_runs::run(arguments),
+            Paper::All(arguments) => all::run(arguments),
         }
     }
 }

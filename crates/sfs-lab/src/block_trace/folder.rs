@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use sfs_mkfs::output;
 
 /// The command-line argument that names the folder.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub struct TraceFolder {
     /// Folder of the recorded traces; docs/lab/traces.md has their origins.
     #[arg(long, value_name = "DIR", env = "SFS_TRACES")]
@@ -19,6 +19,11 @@ pub struct TraceFolder {
 }
 
 impl TraceFolder {
+    /// Returns the path of the folder, if one is given.
+    pub fn folder(&self) -> Option<&Path> {
+        self.traces.as_deref()
+    }
+
     /// Returns the path of the trace or folder `name` in the folder.
     ///
     /// # Errors

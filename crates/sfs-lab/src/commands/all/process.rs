@@ -1,0 +1,137 @@
+//! One experiment as a process: the lines that it writes to standard error, and the signals that end it.
+
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use sfs_mkfs::output;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Interval between two looks at the process, and at the signals that have arrived.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Beginning of a line in which an experiment says what it leaves out, and why.
+const LEFT_OUT: &str = "skipped: ";
+
+/// How an experiment ended.
+#[derive(Debug, PartialEq)]
+pub(super) enum Ending {
+    /// It made its tables and figures, but for what it left out.
+    Made,
+    /// With its last line on standard error.
+    Failed(String),
+}
+
+/// The signals that tell this process to end.
+pub(super) struct Signals(Arc<AtomicUsize>);
+
+/// A signal that has arrived.
+#[derive(Clone, Copy)]
+pub(super) struct Arrived(Signal);
+
+impl fmt::Display for Arrived {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Signal::INT => "SIGINT",
+            Signal::TERM => "SIGTERM",
+            _ => "SIGHUP",
+        })
+    }
+}
+
+impl Signals {
+    /// Keeps the signals from ending this process.
+    pub(super) fn catch() -> Result<Signals> {
+        let arrived = Arc::new(AtomicUsize::new(0));
+        for number in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register_usize(number, arrived.clone(), number as usize)?;
+        }
+        Ok(Signals(arrived))
+    }
+
+    /// Returns the last signal that arrived.
+    pub(super) fn arrived(&self) -> Option<Arrived> {
+        match self.0.load(Ordering::Relaxed) as i32 {
+            0 => None,
+            SIGINT => Some(Arrived(Signal::INT)),
+            SIGTERM => Some(Arrived(Signal::TERM)),
+            _ => Some(Arrived(Signal::HUP)),
+        }
+    }
+}
+
+/// Runs an experiment, and hands on what it writes. A signal that arrives is sent to it once, and it ends in its own way.
+/// Returns how it ended, and what it left out.
+pub(super) fn run(command: &mut Command, signals: &Signals) -> Result<(Ending, Vec<String>)> {
+    // A process group of its own: Ctrl-C reaches the experiment once, from here.
+    let mut child = command.stderr(Stdio::piped()).process_group(0).spawn().context("sfs-lab")?;
+    let lines = BufReader::new(child.stderr.take().context("the experiment's standard error")?);
+    let printed = thread::spawn(move || {
+        let handed_on = lines.lines().map_while(Result::ok).inspect(|line| {
+            output::complain(format_args!("{line}"));
+        });
+        handed_on.collect::<Vec<String>>()
+    });
+    let status = ended(&mut child, signals)?;
+    let printed = printed.join().expect("a thread that reads lines does not panic");
+    let left_out = printed.iter().filter_map(|line| line.strip_prefix(LEFT_OUT));
+    Ok((ending(status, &printed), left_out.map(str::to_owned).collect()))
+}
+
+/// Waits for the end of the process.
+fn ended(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
+    let mut is_told = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if let (Some(Arrived(signal)), false) = (signals.arrived(), is_told) {
+            kill_process(Pid::from_child(child), signal)?;
+            is_told = true;
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+fn ending(status: ExitStatus, printed: &[String]) -> Ending {
+    if status.success() {
+        return Ending::Made;
+    }
+    let last = printed.iter().rev().find(|line| !line.trim().is_empty());
+    Ending::Failed(last.map_or_else(|| status.to_string(), |line| line.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_script(script: &str) -> (Ending, Vec<String>) {
+        let signals = Signals(Arc::new(AtomicUsize::new(0)));
+        run(Command::new("sh").args(["-c", script]), &signals).expect("a shell")
+    }
+
+    #[test]
+    fn what_is_left_out_and_the_last_line_of_a_failure_are_kept() {
+        let (ending, left_out) = run_script("echo 'skipped: f2fs: not installed' >&2");
+        assert_eq!((ending, left_out), (Ending::Made, vec!["f2fs: not installed".to_owned()]));
+        let (ending, left_out) = run_script("echo first >&2; echo 'no room' >&2; exit 3");
+        assert_eq!((ending, left_out), (Ending::Failed("no room".into()), vec![]));
+        let (ending, _) = run_script("kill -9 $$");
+        assert_eq!(ending, Ending::Failed("signal: 9 (SIGKILL)".into()));
+    }
+
+    #[test]
+    fn a_signal_is_sent_to_the_experiment_once() {
+        let signals = Signals(Arc::new(AtomicUsize::new(SIGINT as usize)));
+        let script = "trap 'echo told >&2; sleep 0.3; exit 1' INT; while :; do sleep 0.05; done";
+        let (ending, _) = run(Command::new("sh").args(["-c", script]), &signals).expect("a shell");
+        assert!(matches!(&ending, Ending::Failed(line) if line == "told"), "{ending:?}");
+    }
+}
