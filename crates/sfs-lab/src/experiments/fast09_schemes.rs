@@ -121,7 +121,12 @@ impl SchemeRun {
 
 impl Arguments {
     fn filesystems(&self, segment_size: u64) -> Vec<Filesystem> {
-        let sfs = |layout| Filesystem::Sfs { policy: self.policy.clone(), segment_size, layout };
+        let sfs = |layout| Filesystem::Sfs {
+            policy: self.policy.clone(),
+            victims: None,
+            segment_size,
+            layout,
+        };
         let all = [
             sfs("block-group"),
             sfs("greedy-space"),

@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = parse_size, default_value = "4M")]
     segment_size: u64,
     /// Grouping policies of SFS, each with its default victim policy.
-    #[arg(long, value_delimiter = ',', default_value = "sfs,sfs-fast12")]
+    #[arg(long, value_delimiter = ',', default_value = "sfs-fast12,sfs,sfs-log,sepbit")]
     policies: Vec<String>,
     /// Folder of lab.md, whose section is replaced.
     #[arg(long)]

@@ -2,6 +2,8 @@
 //!
 //! The paper's values were read from its plots. Independent simulations run in parallel.
 
+mod buffers;
+mod histogram;
 mod ranks;
 
 use std::path::PathBuf;
@@ -9,9 +11,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use sfs_lab::block_trace::TraceFolder;
 use sfs_lab::report::{Document, Series, run_parallel, table};
-use sfs_lab::simulation::{Buffering, HISTOGRAM_BINS, VolumeSizeRequest, WriteOutPolicy};
-use sfs_lab::simulation::{Experiment, MetadataOverhead};
-use sfs_lab::simulation::{SimulationOutcome, share};
+use sfs_lab::simulation::{Buffering, Experiment, MetadataOverhead, SimulationOutcome};
+use sfs_lab::simulation::{VolumeSizeRequest, WriteOutPolicy};
 use sfs_lab::workload::Source;
 use sfs_mkfs::output;
 
@@ -62,7 +63,7 @@ const WORKING_SET: f64 = 0.21;
 /// Approximate number of segments of the paper's disk (figure 3).
 const SEGMENTS: f64 = 900.0;
 
-/// Workloads of the ablations.
+/// Workloads of the paper's ablations. Ours run the trace in place of RES as well.
 const SKEWED: [&str; 2] = ["zipf:0.99", "tpcc"];
 
 #[derive(clap::Args)]
@@ -84,12 +85,26 @@ pub(crate) struct Arguments {
 }
 
 /// One simulation.
+#[derive(Clone, Copy)]
 struct SimulationCase<'a> {
     workload: &'a str,
     /// Grouping policy and victim policy.
     policies: (&'a str, &'a str),
     utilization: f64,
     groups: Option<u8>,
+    /// Size of the write buffer in segments, if it differs from that of the other cases.
+    buffer: Option<u32>,
+}
+
+impl<'a> SimulationCase<'a> {
+    /// Returns the case of a workload with these policies, 85% full.
+    fn new(workload: &'a str, policies: (&'a str, &'a str)) -> Self {
+        Self { workload, policies, utilization: 0.85, groups: None, buffer: None }
+    }
+
+    fn at(self, utilization: f64) -> Self {
+        Self { utilization, ..self }
+    }
 }
 
 impl Arguments {
@@ -97,8 +112,15 @@ impl Arguments {
         run_parallel(cases, |case| self.outcome(case))
     }
 
+    /// Returns the trace in place of RES as a workload, if the folder of traces has it.
+    fn res_stand_in(&self) -> Option<String> {
+        let path = self.traces.find(format!("{RES_STAND_IN}.csv.zst"))?;
+        Some(format!("trace:{}", path.display()))
+    }
+
     fn outcome(&self, case: &SimulationCase<'_>) -> Result<SimulationOutcome> {
-        let SimulationCase { workload, policies: (grouping, victims), utilization, groups } = *case;
+        let SimulationCase { workload, utilization, groups, .. } = *case;
+        let (grouping, victims) = case.policies;
         let source = Source::open(workload)?;
         let experiment = Experiment {
             source: &source,
@@ -120,7 +142,7 @@ impl Arguments {
             },
             metadata: MetadataOverhead::NONE,
             buffering: Buffering {
-                segments: self.buffer,
+                segments: case.buffer.unwrap_or(self.buffer),
                 writing: WriteOutPolicy::of(grouping),
                 ..Buffering::NONE
             },
@@ -141,8 +163,12 @@ fn row(cells: &[&str]) -> Vec<String> {
 
 /// Returns the cells of the paper's write cost and of ours.
 fn cost(paper: f64, outcome: &SimulationOutcome) -> [String; 2] {
-    let found = format!("{:.2} ({:.2})", outcome.write_cost, outcome.amplification_log);
-    [format!("{paper:.2}"), found]
+    [format!("{paper:.2}"), ours(outcome)]
+}
+
+/// Returns the cell of our write cost.
+fn ours(outcome: &SimulationOutcome) -> String {
+    format!("{:.2} ({:.2})", outcome.write_cost, outcome.amplification_log)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -152,24 +178,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
          of all blocks: the others are written once. The trace in place of RES is {RES_STAND_IN}.\n\n",
         arguments.segment_blocks, arguments.buffer, arguments.working_set
     );
-    let heading =
-        |first: &str| row(&[first, "Zipf, paper", "Zipf, ours", "TPC-C, paper", "TPC-C, ours"]);
+    let res = arguments.res_stand_in();
     let mut ablation = |first: &str, rows: &[Ablation<'static>]| -> Result<()> {
-        let case = |(_, policies, groups, _): &Ablation<'static>, workload| SimulationCase {
-            workload,
-            policies: *policies,
-            utilization: 0.85,
-            groups: *groups,
-        };
-        let cases = rows.iter().flat_map(|row| SKEWED.map(|workload| case(row, workload)));
-        let outcomes = arguments.outcomes(&cases.collect::<Vec<_>>())?;
-        let mut lines = Vec::new();
-        for ((name, .., paper), outcomes) in rows.iter().zip(outcomes.chunks(SKEWED.len())) {
-            let mut line = vec![name.clone()];
-            line.extend(paper.iter().zip(outcomes).flat_map(|(paper, found)| cost(*paper, found)));
-            lines.push(line);
-        }
-        text += &format!("{}\n", table(&heading(first), &lines));
+        text += &ablation_table(arguments, res.as_deref(), first, rows)?;
         Ok(())
     };
     let by_groups = (0..6).map(|no: usize| {
@@ -186,15 +197,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         &VICTIMS.map(|(name, paper)| (name.to_owned(), ("sfs-fast12", name), None, paper)),
     )?;
     let document = arguments.docs.as_deref().map(Document::new);
-    text += &by_utilization(arguments, document.as_ref())?;
-    text += &histogram(arguments, document.as_ref())?;
-    let tpcc = arguments.outcome(&SimulationCase {
-        workload: "tpcc",
-        policies: ("sfs-fast12", "cost-hotness"),
-        utilization: 0.7,
-        groups: None,
-    })?;
-    text += &ranks::text(&tpcc.ranks, document.as_ref())?;
+    text += &by_utilization(arguments, res.as_deref(), document.as_ref())?;
+    text += &buffers::text(arguments)?;
+    text += &histogram::text(arguments, res.as_deref(), document.as_ref())?;
+    let tpcc = SimulationCase::new("tpcc", ("sfs-fast12", "cost-hotness")).at(0.7);
+    text += &ranks::text(&arguments.outcome(&tpcc)?.ranks, document.as_ref())?;
     output::print(&text)?;
     document.map_or(Ok(()), |document| document.section("reproduce", &text))
 }
@@ -202,8 +209,39 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// A row of an ablation: its name, grouping policy and victim policy, groups, and the paper's two values.
 type Ablation<'a> = (String, (&'a str, &'a str), Option<u8>, [f64; 2]);
 
+/// Returns the table of an ablation: the paper's two workloads, and the trace in place of RES.
+fn ablation_table(
+    arguments: &Arguments,
+    res: Option<&str>,
+    first: &str,
+    rows: &[Ablation<'_>],
+) -> Result<String> {
+    let workloads: Vec<&str> = SKEWED.into_iter().chain(res).collect();
+    let cases = rows.iter().flat_map(|(_, policies, groups, _)| {
+        workloads.iter().map(|workload| SimulationCase {
+            groups: *groups,
+            ..SimulationCase::new(workload, *policies)
+        })
+    });
+    let outcomes = arguments.outcomes(&cases.collect::<Vec<_>>())?;
+    let mut heading = row(&[first, "Zipf, paper", "Zipf, ours", "TPC-C, paper", "TPC-C, ours"]);
+    heading.extend(res.map(|_| "RES-stand-in".to_owned()));
+    let mut lines = Vec::new();
+    for ((name, .., paper), outcomes) in rows.iter().zip(outcomes.chunks(workloads.len())) {
+        let mut line = vec![name.clone()];
+        line.extend(paper.iter().zip(outcomes).flat_map(|(paper, found)| cost(*paper, found)));
+        line.extend(outcomes.iter().skip(SKEWED.len()).map(ours));
+        lines.push(line);
+    }
+    Ok(format!("{}\n", table(&heading, &lines)))
+}
+
 /// Returns the table of write cost by utilization, and writes its figures.
-fn by_utilization(arguments: &Arguments, document: Option<&Document>) -> Result<String> {
+fn by_utilization(
+    arguments: &Arguments,
+    res: Option<&str>,
+    document: Option<&Document>,
+) -> Result<String> {
     let heading = row(&[
         "workload, utilization",
         "LFS-CB, paper",
@@ -214,9 +252,7 @@ fn by_utilization(arguments: &Arguments, document: Option<&Document>) -> Result<
         "sfs index",
     ]);
     let mut workloads = COSTS.map(|(name, costs)| (name, name.to_owned(), costs)).to_vec();
-    if let Some(path) = arguments.traces.find(format!("{RES_STAND_IN}.csv.zst")) {
-        workloads.push(("RES-stand-in", format!("trace:{}", path.display()), RES_COSTS));
-    }
+    workloads.extend(res.map(|trace| ("RES-stand-in", trace.to_owned(), RES_COSTS)));
     let mut rows = Vec::new();
     for (name, workload, [lfs, sfs]) in workloads {
         let mut series =
@@ -224,12 +260,7 @@ fn by_utilization(arguments: &Arguments, document: Option<&Document>) -> Result<
         let cases: Vec<SimulationCase<'_>> = UTILIZATIONS
             .into_iter()
             .flat_map(|utilization| {
-                POLICIES.map(|policies| SimulationCase {
-                    workload: &workload,
-                    policies,
-                    utilization,
-                    groups: None,
-                })
+                POLICIES.map(|policies| SimulationCase::new(&workload, policies).at(utilization))
             })
             .collect();
         let outcomes = arguments.outcomes(&cases)?;
@@ -255,41 +286,4 @@ fn by_utilization(arguments: &Arguments, document: Option<&Document>) -> Result<
         }
     }
     Ok(format!("{}\n", table(&heading, &rows)))
-}
-
-/// Returns the table of segments by utilization, and writes its figure.
-fn histogram(arguments: &Arguments, document: Option<&Document>) -> Result<String> {
-    let mut series = Vec::new();
-    let mut rows = Vec::new();
-    let policies = [("none", "cost-benefit"), ("sfs-fast12", "cost-hotness"), ("sfs", "index")];
-    let case =
-        |workload, policies| SimulationCase { workload, policies, utilization: 0.7, groups: None };
-    let cases: Vec<SimulationCase<'_>> = ["zipf:0.99", "tpcc", "uniform"]
-        .into_iter()
-        .flat_map(|workload| policies.map(|policies| case(workload, policies)))
-        .collect();
-    for (SimulationCase { workload, policies, .. }, outcome) in
-        cases.iter().zip(arguments.outcomes(&cases)?)
-    {
-        let name = format!("{workload} {}", policies.0);
-        let volume = outcome.counters.histogram_volume;
-        let shares = (0..HISTOGRAM_BINS).map(|bin| share(&volume, bin));
-        let mut line = vec![name.clone()];
-        line.extend(shares.clone().map(|share| format!("{share:.3}")));
-        line.push(format!("{:.2}", outcome.victim_utilization));
-        rows.push(line);
-        if *workload == "zipf:0.99" {
-            let middle = |bin: usize| (bin as f64 + 0.5) / HISTOGRAM_BINS as f64;
-            let points = shares.enumerate().map(|(bin, share)| (middle(bin), share));
-            series.push(Series::new(policies.0, points.collect()));
-        }
-    }
-    if let Some(document) = document {
-        document.figure("histogram-zipf", &series)?;
-    }
-    let bins = (1..=HISTOGRAM_BINS).map(|bin| format!("to .{bin}").replace(".10", "1"));
-    let mut heading = row(&["segments by utilization, volume 70% full"]);
-    heading.extend(bins);
-    heading.push("victims' mean".to_owned());
-    Ok(table(&heading, &rows))
 }

@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let filesystems = arguments.filesystems();
     let comparison = arguments.comparison();
     let sweeps: &[f64] = if arguments.no_sweep { &[] } else { &UTILIZATIONS };
-    let ours: Vec<Filesystem> = arguments.ours().pop().into_iter().collect();
+    let ours: Vec<Filesystem> = arguments.ours();
     let swept = workloads.iter().take(SWEEP.len());
     let runs = workloads.len() * filesystems.len()
         + swept.clone().count() * ours.len() * sweeps.len().saturating_sub(1);
@@ -47,18 +47,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             }
             compared.push((*name, rows));
         }
-        for (name, source) in swept {
+        for ((name, source), (_, runs)) in swept.zip(&compared) {
             for filesystem in ours.iter().filter(|_| !sweeps.is_empty()) {
+                let known = runs.iter().find(|run| run.filesystem == filesystem.name());
                 let mut points = Vec::new();
                 for &utilization in sweeps {
+                    if let (true, Some(run)) = (utilization == FULL, known) {
+                        points.push(run.speeds());
+                        continue;
+                    }
                     let at = |writes| progress(done + writes, total);
-                    let recorded = curve(
+                    points.push(curve(
                         (&comparison, &lab, &models),
                         (filesystem, source, utilization),
                         &mut { at },
-                    )?;
-                    done += comparison.writes() * u64::from(utilization != FULL);
-                    points.push(recorded);
+                    )?);
+                    done += comparison.writes();
                 }
                 curves.push((*name, filesystem.name(), points));
             }

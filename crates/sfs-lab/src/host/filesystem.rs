@@ -29,6 +29,8 @@ pub enum Filesystem {
     Sfs {
         /// Grouping policy, as in `-o policy=`.
         policy: String,
+        /// Victim policy, as in `-o victim=`; by default that of the grouping policy.
+        victims: Option<&'static str>,
         /// Size of a segment, in bytes.
         segment_size: u64,
         /// Data layout, as in `sfs-mkfs --layout`.
@@ -76,6 +78,9 @@ impl Filesystem {
     /// Returns the name in tables.
     pub fn name(&self) -> String {
         match self {
+            Self::Sfs { policy, victims: Some("cost-benefit"), .. } if policy == "none" => {
+                "LFS-CB".into()
+            }
             Self::Sfs { policy, layout: "log", .. } => format!("SFS, {policy}"),
             Self::Sfs { layout, .. } => format!("SFS, {layout}"),
             Self::SfsWithCache { .. } => "SFS with a cache".into(),
@@ -153,7 +158,10 @@ impl Filesystem {
         let dir = folder.join("mount");
         fs::create_dir_all(&dir)?;
         let (kind, own) = match self {
-            Self::Sfs { policy, .. } => ("", format!("policy={policy}")),
+            Self::Sfs { policy, victims: None, .. } => ("", format!("policy={policy}")),
+            Self::Sfs { policy, victims: Some(victims), .. } => {
+                ("", format!("policy={policy},victim={victims}"))
+            }
             Self::SfsWithCache { ssd } => ("", format!("cache_dev={}", ssd.display())),
             Self::Ext2 => ("ext2", "rw".to_owned()),
             Self::Ext3 => ("ext3", "rw".to_owned()),

@@ -29,7 +29,7 @@ const fn figure(name: &'static str, title: &'static str, x: Axis, y: Axis) -> Fi
 }
 
 /// All figures.
-pub const FIGURES: [FigureStyle; 37] = [
+pub const FIGURES: [FigureStyle; 38] = [
     figure(
         "hard-drive-seek",
         "Deskstar 7K500: seek time by distance",

@@ -71,6 +71,7 @@ impl Subject {
             Self::Kernel(kernel, _) => kernel.filesystem(),
             Self::Sfs(_) => Filesystem::Sfs {
                 policy: "sfs".to_owned(),
+                victims: None,
                 segment_size: SEGMENT_BYTES,
                 layout: "log",
             },

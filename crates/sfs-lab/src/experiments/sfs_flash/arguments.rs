@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Size of a segment of SFS; by default the erase block of ssd-m, scaled.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2M")]
     pub(super) segment_size: u64,
-    /// Grouping policies of SFS; throughput by utilization is measured with the last policy.
+    /// Grouping policies of SFS; the paper's LFS, one group with cost-benefit, is measured beside them.
     #[arg(long, value_delimiter = ',', default_value = "sfs,sfs-fast12")]
     policies: Vec<String>,
     /// Part of the device that is overwritten; the rest of the data is written once.
@@ -100,12 +100,14 @@ impl Arguments {
 
     pub(super) fn ours(&self) -> Vec<Filesystem> {
         let segment_size = self.segment_size;
-        let sfs = |policy: &String| Filesystem::Sfs {
-            policy: policy.clone(),
+        let sfs = |policy: &str, victims| Filesystem::Sfs {
+            policy: policy.to_owned(),
+            victims,
             segment_size,
             layout: "log",
         };
-        self.policies.iter().map(sfs).collect()
+        let lfs = sfs("none", Some("cost-benefit"));
+        self.policies.iter().map(|policy| sfs(policy, None)).chain([lfs]).collect()
     }
 
     /// Returns the filesystems that this machine can run. Reports the others on standard error.

@@ -6,7 +6,7 @@ use sfs_lab::report::{Document, Series, table};
 use sfs_mkfs::Human;
 
 use super::arguments::{Arguments, ERASE_BLOCK_DIVISOR, FULL};
-use super::paper::{SWEEP, UTILIZATIONS, published};
+use super::paper::{PublishedCurves, SWEEP, UTILIZATIONS, published};
 use super::run::FilesystemRun;
 
 /// Index of the device on which the paper compares filesystems.
@@ -195,23 +195,34 @@ fn curves_table(curves: &[Curve<'_>], document: Option<&Document>) -> Result<Str
             row.extend(points.iter().map(shown));
             rows.push(row);
         }
-        for (workload, paper) in SWEEP {
-            let mut row = vec![format!("{name}, {workload}: the paper's SFS")];
-            row.extend(paper[device].map(|speed| format!("{speed:.1}")));
-            rows.push(row);
+        for PublishedCurves { workload, sfs, lfs } in &SWEEP {
+            let lfs = Some(("LFS", lfs)).filter(|_| device == SSD_M);
+            for (whose, paper) in [("SFS", &sfs[device])].into_iter().chain(lfs) {
+                let mut row = vec![format!("{name}, {workload}: the paper's {whose}")];
+                row.extend(paper.map(|speed| format!("{speed:.1}")));
+                rows.push(row);
+            }
         }
     }
     if let Some(document) = document {
-        for (no, (workload, paper)) in SWEEP.iter().enumerate() {
+        for (no, published) in SWEEP.iter().enumerate() {
             let mut series: Vec<Series> = Vec::new();
-            for (_, filesystem, points) in curves.iter().filter(|curve| curve.0 == *workload) {
+            for (_, filesystem, points) in
+                curves.iter().filter(|curve| curve.0 == published.workload)
+            {
                 let known = UTILIZATIONS.into_iter().zip(points);
                 let points =
                     known.filter_map(|(at, speeds)| speeds.map(|speeds| (at, speeds[SSD_M])));
                 series.push(Series::new(filesystem, points.collect()));
             }
-            let points = UTILIZATIONS.into_iter().zip(paper[SSD_M]).collect();
-            series.push(Series::new("the paper's SFS", points));
+            if series.is_empty() {
+                continue;
+            }
+            for (name, paper) in
+                [("the paper's SFS", published.sfs[SSD_M]), ("the paper's LFS", published.lfs)]
+            {
+                series.push(Series::new(name, UTILIZATIONS.into_iter().zip(paper).collect()));
+            }
             document.figure(&format!("flash-utilization-{no}"), &series)?;
         }
     }

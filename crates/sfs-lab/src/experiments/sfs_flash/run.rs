@@ -20,6 +20,13 @@ pub(super) struct FilesystemRun {
     pub(super) devices: Option<[ModelOutcome; 3]>,
 }
 
+impl FilesystemRun {
+    /// Returns the throughputs in MB/s on the three devices.
+    pub(super) fn speeds(&self) -> Option<[f64; 3]> {
+        self.devices.as_ref().map(|devices| devices.each_ref().map(ModelOutcome::user_mb_per_s))
+    }
+}
+
 /// Returns the throughputs in MB/s on the three devices at a utilization; `None` if the filesystem ran out of
 /// space.
 pub(super) fn curve(
