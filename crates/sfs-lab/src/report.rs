@@ -13,7 +13,7 @@ mod summary;
 
 pub use axis::{Axis, AxisScale};
 pub use document::{Document, table};
-pub use figure::{FigureStyle, Series};
+pub use figure::{FigureStyle, Marks, Series};
 pub use figures::FIGURES;
 pub use progress::{run_parallel, with_bar};
 pub use summary::{MedianRange, mb_per_s};

@@ -3,11 +3,13 @@
 //! The requests are recorded below each filesystem, and replayed on a model for their time. The
 //! tables have no figures of the slides, which show their results only as pictures.
 
+mod pattern;
+mod recorded;
+
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use sfs_lab::block_trace::BlockTrace;
-use sfs_lab::block_trace::{Syncs, TraceStatistics};
+use sfs_lab::block_trace::{BlockTrace, Syncs, TraceFolder, TraceStatistics};
 use sfs_lab::flash::{RecordedRequests, scaled};
 use sfs_lab::host::{Disk, DiskRequest, Filesystem, Postmark, need_disks};
 use sfs_lab::report::{Document, Series, table, with_bar};
@@ -43,6 +45,8 @@ pub(crate) struct Arguments {
     /// Grouping policy of SFS.
     #[arg(long, default_value = "sfs")]
     policy: String,
+    #[command(flatten)]
+    traces: TraceFolder,
     /// Folder of lab/flash.md, whose section is replaced.
     #[arg(long)]
     docs: Option<PathBuf>,
@@ -50,6 +54,8 @@ pub(crate) struct Arguments {
 
 /// The outcome of one filesystem under one workload.
 struct PostmarkOutcome {
+    /// The requests from the first that Postmark made.
+    trace: BlockTrace,
     seconds: f64,
     statistics: TraceStatistics,
     flash_amplification: f64,
@@ -62,6 +68,7 @@ impl Arguments {
     fn filesystems(&self) -> Vec<Filesystem> {
         let sfs = Filesystem::Sfs {
             policy: self.policy.clone(),
+            victims: None,
             segment_size: self.segment_size,
             layout: "log",
         };
@@ -102,6 +109,7 @@ impl Arguments {
         let on = RecordedRequests::of(trace, from, to).on(&self.model()?)?;
         Ok(PostmarkOutcome {
             seconds: on.elapsed_ns as f64 / 1e9,
+            trace: counted,
             statistics,
             flash_amplification: on.flash_amplification,
         })
@@ -114,6 +122,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     let filesystems = arguments.filesystems();
+    let document = arguments.docs.as_deref().map(Document::flash);
     let total = (WORKLOADS.len() * filesystems.len()) as u64;
     let mut done = 0;
     let (mut text, mut series) = (String::new(), Vec::<Series>::new());
@@ -133,6 +142,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                     .with_context(|| format!("{name} on {}", filesystem.name()))?;
                 let point = (no as f64, outcome.statistics.segmented_sequentiality);
                 Series::add(&mut series, &filesystem.name(), point);
+                if let (Some(document), 0) = (&document, no) {
+                    pattern::draw(document, &filesystem.name(), &outcome.trace)?;
+                }
                 rows.push(row(filesystem, &outcome));
                 done += 1;
                 progress(done, total);
@@ -151,18 +163,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }
         anyhow::Ok(())
     })?;
+    let model = arguments.model()?;
+    let recorded = recorded::text(&arguments.traces, &model, arguments.segment_size)?;
+    if let (Some(document), Some((_, trace))) = (&document, &recorded) {
+        pattern::draw(document, "NILFS2", trace)?;
+    }
+    let recorded = recorded.map_or_else(String::new, |(text, _)| text);
     let text = format!(
         "The loads have {} times fewer files and transactions than on the slides. The device has {} of Mtron's flash, \
          full before, with erase blocks of {} (a quarter of the real size). The filesystem is synced after every {} \
-         that Postmark writes; SFS has a write buffer of this size instead.\n\n{text}",
+         that Postmark writes; SFS has a write buffer of this size instead.\n\n{text}{recorded}",
         arguments.scale,
         Human(arguments.size),
-        Human(arguments.model()?.geometry.cluster_size()),
+        Human(model.geometry.cluster_size()),
         Human(WRITE_BACK_BYTES / u64::from(arguments.scale)),
     );
     output::print(&text)?;
-    let Some(docs) = &arguments.docs else { return Ok(()) };
-    let document = Document::flash(docs);
+    let Some(document) = document else { return Ok(()) };
     document.figure("postmark-sequentiality", &series)?;
     document.section("postmark", &text)
 }

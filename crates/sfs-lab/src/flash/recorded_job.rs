@@ -92,6 +92,11 @@ impl RecordedFilesystem {
         Ok(RecordedFilesystem { fill, random, user_bytes: user_bytes(&marks, job_bytes)? })
     }
 
+    /// Returns the requests of the random phase.
+    pub fn random_phase(&self) -> &BlockTrace {
+        &self.random
+    }
+
     /// Replays the job on a new model.
     pub fn replay(&self, config: &SsdConfig) -> Result<JobOnFlash> {
         let mut ssd = Ssd::new(config).context("the model has too few spare blocks")?;

@@ -101,7 +101,16 @@ impl Series {
     }
 }
 
-/// The title and the axes of a figure.
+/// How the points of a series are drawn, where the horizontal axis has no categories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marks {
+    /// Joined by a line, if there are enough; few points have markers as well.
+    Lines,
+    /// Each by itself, for a picture of thousands.
+    Dots,
+}
+
+/// The title, the axes and the marks of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FigureStyle {
     /// Name of the file, without extension.
@@ -112,6 +121,8 @@ pub struct FigureStyle {
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
+    /// Marks of the points.
+    pub marks: Marks,
 }
 
 impl FigureStyle {
@@ -174,6 +185,10 @@ impl FigureStyle {
         }
         for (colour, line) in COLOURS.iter().cycle().zip(series) {
             let points = line.points.iter().copied();
+            if self.marks == Marks::Dots {
+                chart.draw_series(points.map(|point| Circle::new(point, 1, colour.filled())))?;
+                continue;
+            }
             if line.points.len() >= LINE_POINTS_MIN {
                 chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?;
             }
@@ -208,6 +223,7 @@ mod tests {
         title: "A title",
         x: Axis { label: "size, KiB", scale: AxisScale::Logarithmic },
         y: Axis { label: "throughput, MB/s", scale: AxisScale::FromZero },
+        marks: Marks::Lines,
     };
 
     fn series() -> Vec<Series> {
@@ -225,6 +241,17 @@ mod tests {
             assert!(svg.contains(text), "{text}");
         }
         assert_eq!(svg, FIGURE.draw(&series()).expect("the same figure"));
+    }
+
+    #[test]
+    fn dots_are_not_joined_however_many_there_are() {
+        let figure = FigureStyle { marks: Marks::Dots, ..FIGURE };
+        let points = (1..=100).map(|x| (f64::from(x), f64::from(x % 7))).collect();
+        let svg = figure.draw(&[Series::new("dots", points)]).expect("a figure");
+        assert_eq!(svg.matches("<circle").count(), 100);
+        let lines = svg.lines().filter(|line| line.starts_with("<polyline"));
+        let coloured = lines.filter(|line| line.contains("#0072B2")).count();
+        assert_eq!(coloured, 1, "only the entry of the legend: {svg}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The figures of `docs/lab/`: their names, titles, axes and scales.
 
 use super::axis::{Axis, AxisScale};
-use super::figure::FigureStyle;
+use super::figure::{FigureStyle, Marks};
 
 const UTILIZATION: Axis = Axis { label: "utilization (live / capacity)", scale: AxisScale::Linear };
 const FULL_PERCENT: Axis =
@@ -25,11 +25,18 @@ const SSD_OVER_DISK: Axis =
 const DEVICE_TIME: Axis = Axis { label: "device time, s", scale: AxisScale::Logarithmic };
 
 const fn figure(name: &'static str, title: &'static str, x: Axis, y: Axis) -> FigureStyle {
-    FigureStyle { name, title, x, y }
+    FigureStyle { name, title, x, y, marks: Marks::Lines }
+}
+
+/// Returns the figure of the places that a filesystem writes to, in the order of the writes.
+const fn pattern(name: &'static str, title: &'static str) -> FigureStyle {
+    let x = Axis { label: "written before, MiB", scale: AxisScale::FromZero };
+    let y = Axis { label: "offset on the device, MiB", scale: AxisScale::FromZero };
+    FigureStyle { name, title, x, y, marks: Marks::Dots }
 }
 
 /// All figures.
-pub const FIGURES: [FigureStyle; 38] = [
+pub const FIGURES: [FigureStyle; 45] = [
     figure(
         "hard-drive-seek",
         "Deskstar 7K500: seek time by distance",
@@ -123,6 +130,7 @@ pub const FIGURES: [FigureStyle; 38] = [
     figure("flash-utilization-0", "SSD-M, Zipf 0.99", UTILIZATION, USER_THROUGHPUT),
     figure("flash-utilization-1", "SSD-M, uniform", UTILIZATION, USER_THROUGHPUT),
     figure("flash-utilization-2", "SSD-M, TPC-C-like", UTILIZATION, USER_THROUGHPUT),
+    figure("flash-utilization-3", "SSD-M, a trace in place of RES", UTILIZATION, USER_THROUGHPUT),
     figure(
         "flash-erases",
         "Erases on a page-mapped device",
@@ -138,6 +146,13 @@ pub const FIGURES: [FigureStyle; 38] = [
         Axis { label: "workload", scale: AxisScale::Categories(&["SS", "SL", "LS", "LL"]) },
         Axis { label: "sequential share of the written bytes", scale: AxisScale::FromZero },
     ),
+    pattern("shin-pattern-sfs", "Writes of SFS, Postmark SS"),
+    pattern("shin-pattern-ext2", "Writes of ext2, Postmark SS"),
+    pattern("shin-pattern-ext3", "Writes of ext3, Postmark SS"),
+    pattern("shin-pattern-ext4", "Writes of ext4, Postmark SS"),
+    pattern("shin-pattern-xfs", "Writes of XFS, Postmark SS"),
+    pattern("shin-pattern-btrfs", "Writes of btrfs, Postmark SS"),
+    pattern("shin-pattern-nilfs2", "Writes of NILFS2, random overwriting"),
     figure(
         "shin-alignment",
         "Postmark on a partition at sector 63, Mtron",
