@@ -140,11 +140,7 @@ impl MountOptions {
             }
         }
         options.volume.read_only |= options.volume.skip_recovery;
-        if options.objects.follow.is_some() && !options.volume.read_only {
-            return Err(ExitError::usage(
-                "mount option 'follow': only a read-only mount follows a writer; add 'ro', or leave the option out",
-            ));
-        }
+        options.objects.check(options.volume.read_only)?;
         options.flags.set(MsFlags::MS_RDONLY, options.volume.read_only);
         Ok(options)
     }
@@ -293,6 +289,7 @@ impl MountOptions {
             "nogrow" => self.grow = false,
             "nocache" => self.no_cache = true,
             "takeover" => self.objects.takeover = true,
+            "local_state" => self.objects.local_state = true,
             "allow_other" => self.allow_other = true,
             "sandbox" => self.sandbox = true,
             "nosandbox" => self.sandbox = false,

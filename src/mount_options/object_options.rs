@@ -41,6 +41,8 @@ pub struct ObjectOptions {
     pub follow: Option<Duration>,
     /// `true` to use the volume although another machine has not released it.
     pub takeover: bool,
+    /// `true` for a read-only mount of the state that the local cache continues.
+    pub local_state: bool,
 }
 
 impl Default for ObjectOptions {
@@ -55,11 +57,32 @@ impl Default for ObjectOptions {
             outage_wait: OUTAGE_WAIT,
             follow: None,
             takeover: false,
+            local_state: false,
         }
     }
 }
 
 impl ObjectOptions {
+    /// Refuses options that need others: of a mount that is `read_only` or not.
+    pub(super) fn check(&self, read_only: bool) -> Result<(), ExitError> {
+        if self.follow.is_some() && !read_only {
+            return Err(ExitError::usage(
+                "mount option 'follow': only a read-only mount follows a writer; add 'ro', or leave the option out",
+            ));
+        }
+        if self.local_state && !read_only {
+            return Err(ExitError::usage(
+                "mount option 'local_state': what a cache has is only read; add 'ro', or leave the option out",
+            ));
+        }
+        if self.local_state && self.follow.is_some() {
+            return Err(ExitError::usage(
+                "mount option 'local_state': a local cache has one state, and nothing to follow; leave out 'follow'",
+            ));
+        }
+        Ok(())
+    }
+
     /// Applies an option with a value. Returns whether it is one of these.
     pub(super) fn take_value(&mut self, name: &str, value: &str) -> Result<bool, ExitError> {
         match name {

@@ -117,6 +117,12 @@ pub const TABLE: &[MountOption] = &[
         "",
     ),
     own(
+        &["local_state"],
+        "with ro and cache_file=, show the volume as this machine's cache has it, with what was never uploaded: for \
+         copying, after another machine has taken the volume over",
+        "",
+    ),
+    own(
         &["takeover"],
         "use a volume in an object store that another machine has not released: what that machine has not \
          uploaded is lost, and it cannot write any more",

@@ -69,7 +69,7 @@ impl Medium {
             return Ok((Self::Device, open_device(path, options, pipe)?, None));
         }
         if options.volume.read_only {
-            let (opened, reader) = reader::open(path, options, monitor)?;
+            let (opened, reader) = reader::open(path, options, monitor, pipe)?;
             return Ok((Self::Reader(reader), opened, None));
         }
         let mut timed = None;
@@ -159,6 +159,11 @@ fn refuse_options_for_stores(path: &Path, options: &MountOptions) -> Result<(), 
     if options.objects.follow.is_some() {
         return Err(ExitError::usage(format_args!(
             "{path}: follow= is for a volume in an object store; a device has one mount at a time"
+        )));
+    }
+    if options.objects.local_state {
+        return Err(ExitError::usage(format_args!(
+            "{path}: local_state is for a volume in an object store; a device has no local cache"
         )));
     }
     if options.objects.key_file.is_some() {

@@ -1,7 +1,8 @@
-//! A read-only mount beside the writer of a volume in an object store: its newest state, and those that follow.
+//! A read-only mount of a volume in an object store: the newest state and those that follow, beside the writer; or the state that the
+//! local cache of this machine continues, which the volume may have left behind.
 //!
-//! Nothing is claimed, and nothing is written to the store or to a disk. The mount has no device of its own; what the daemon does with
-//! one, such as its lock, goes to an empty file in memory.
+//! Nothing is claimed, and nothing is written to the store or to a disk. Beside the writer the mount has no device of its own; what the
+//! daemon does with one, such as its lock, goes to an empty file in memory.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,14 +15,15 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use sfs_core::Volume;
 use sfs_core::request::VolumeOptions;
 use sfs_device::{BLOCK_SIZE, Device, FileDevice};
-use sfs_object::{PageCache, Snapshot, SocketStore};
+use sfs_object::{LocalState, PageCache, Snapshot, SocketStore, VolumeState};
 
 use super::{ENDING, Objects, connected, decrypted, remember};
 use crate::exit_error::ExitError;
 use crate::file_clock;
 use crate::monitor::Monitor;
-use crate::mount::OpenedDevice;
+use crate::mount::{OpenedDevice, open_device, refuse_cache_in_use};
 use crate::mount_options::MountOptions;
+use crate::ready_pipe::ReadyPipe;
 
 /// Largest part of the memory for metadata (`cache=`) that pages of objects take.
 const CACHE_PART: usize = 2;
@@ -34,10 +36,17 @@ const ATTEMPTS: usize = 4;
 
 type Opened = Snapshot<Arc<Objects>>;
 
-/// The volume of a mount that goes on from one state to newer ones.
+/// What a read-only mount shows.
+enum Shown {
+    /// The state in the store that was opened last.
+    Newest(Mutex<Arc<Opened>>),
+    /// The state that the local cache continues.
+    Local(Arc<LocalState<Arc<Objects>>>),
+}
+
+/// The volume of a read-only mount.
 pub(crate) struct ObjectReader {
-    /// The state that was opened last.
-    newest: Mutex<Arc<Opened>>,
+    shown: Shown,
     /// Number of states that were opened.
     states: AtomicU64,
     /// Time between two looks for a newer one; `None` if there are none.
@@ -46,11 +55,12 @@ pub(crate) struct ObjectReader {
     store: Arc<SocketStore>,
 }
 
-/// Opens the newest state of the volume in the store at `url`.
+/// Opens the newest state of the volume in the store at `url`, or what the local cache has, as `options` say.
 pub(crate) fn open(
     url: &Path,
     options: &MountOptions,
     monitor: &Arc<Monitor>,
+    pipe: &mut ReadyPipe,
 ) -> Result<(OpenedDevice, Arc<ObjectReader>), ExitError> {
     let name = sfs_object::shown_url(&url.to_string_lossy());
     if options.objects.takeover {
@@ -58,27 +68,50 @@ pub(crate) fn open(
             "{name}: a read-only mount takes nothing over: leave out 'takeover', or 'ro'"
         )));
     }
+    // With it the kernel would not believe the sizes of files.
+    let options = MountOptions { writeback: false, ..options.clone() };
+    let cache = match options.objects.local_state {
+        true => Some(open_cache(&name, &options, pipe)?),
+        false => None,
+    };
     let (store, failed) = connected(&name, monitor);
     let pages = PageCache::new(PAGE_CACHE_MAX.min(options.volume.cache / CACHE_PART));
+    let pages = Arc::new(pages);
     let objects = decrypted(&store, options.objects.key_file.as_deref(), &name, &failed)?;
-    let opened = Snapshot::open(objects.clone(), Arc::new(pages));
-    let snapshot = opened.map_err(|error| failed(&error))?;
+    let shown = match &cache {
+        Some(cache) => LocalState::open(objects.clone(), cache.device.clone(), pages)
+            .map(|state| Shown::Local(Arc::new(state))),
+        None => Snapshot::open(objects.clone(), pages)
+            .map(|snapshot| Shown::Newest(Mutex::new(Arc::new(snapshot)))),
+    };
+    let shown = shown.map_err(|error| failed(&error))?;
     remember(&store, &name).map_err(|error| failed(&error))?;
-    let stand_in = stand_in(url).map_err(|reason| ExitError::system(format_args!("{reason}")))?;
-    let opened = OpenedDevice {
-        device: Arc::new(stand_in),
-        // With it the kernel would not believe the sizes of files.
-        options: MountOptions { writeback: false, ..options.clone() },
-        is_write_protected: false,
+    let interval = options.objects.follow;
+    let opened = match cache {
+        Some(cache) => cache,
+        None => {
+            let device =
+                stand_in(url).map_err(|reason| ExitError::system(format_args!("{reason}")))?;
+            OpenedDevice { device: Arc::new(device), options, is_write_protected: false }
+        }
     };
-    let reader = ObjectReader {
-        newest: Mutex::new(Arc::new(snapshot)),
-        states: AtomicU64::new(1),
-        interval: options.objects.follow,
-        objects,
-        store,
-    };
+    let reader = ObjectReader { shown, states: AtomicU64::new(1), interval, objects, store };
     Ok((opened, Arc::new(reader)))
+}
+
+/// Opens the local cache, which is only read.
+fn open_cache(
+    name: &str,
+    options: &MountOptions,
+    pipe: &mut ReadyPipe,
+) -> Result<OpenedDevice, ExitError> {
+    let path = options.objects.cache_file.as_deref().ok_or_else(|| {
+        ExitError::usage(format_args!(
+            "{name}: 'local_state' shows what a local cache has: give -o cache_file=FILE, too"
+        ))
+    })?;
+    refuse_cache_in_use(path)?;
+    open_device(path, options, pipe)
 }
 
 /// Returns an empty device in memory, which is shown as `url`.
@@ -103,12 +136,19 @@ impl ObjectReader {
 
     /// Returns the state that was opened last, as a device.
     pub(crate) fn device(&self) -> Arc<dyn Device> {
-        self.newest.lock().clone()
+        match &self.shown {
+            Shown::Newest(newest) => newest.lock().clone(),
+            Shown::Local(state) => state.clone(),
+        }
     }
 
     /// Returns the time at which the writer has published the manifest of the state that was opened last, in seconds since 1970.
     pub(crate) fn published_secs(&self) -> u64 {
-        self.newest.lock().state().written_secs
+        let secs = |state: &VolumeState| state.written_secs;
+        match &self.shown {
+            Shown::Newest(newest) => secs(newest.lock().state()),
+            Shown::Local(state) => secs(state.state()),
+        }
     }
 
     /// Returns the number of states that were opened.
@@ -126,13 +166,14 @@ impl ObjectReader {
         &self,
         options: &VolumeOptions,
     ) -> Result<Option<Arc<Volume>>, String> {
-        let mut last = self.newest.lock().clone();
+        let Shown::Newest(shown) = &self.shown else { return Ok(None) };
+        let mut last = shown.lock().clone();
         for attempt in 1.. {
             let newer = last.newer().map_err(|error| self.store.explain(&error))?;
             let Some(newer) = newer.map(Arc::new) else { return Ok(None) };
             match Volume::open(newer.clone(), options.clone(), file_clock::now()) {
                 Ok(volume) => {
-                    *self.newest.lock() = newer;
+                    *shown.lock() = newer;
                     self.states.fetch_add(1, Ordering::Relaxed);
                     return Ok(Some(Arc::new(volume)));
                 }

@@ -12,6 +12,7 @@ use sfs_testkit::wait_until;
 
 use super::harness::{can_mount, stderr};
 use super::machine::{Machine, Store};
+use super::readers;
 use super::{expect, write_synced};
 
 /// A mount in the foreground, whose log the test reads.
@@ -106,6 +107,16 @@ fn mounted_object_volumes_have_one_writer() {
     let refused = first.try_mount("");
     let said = stderr(&refused);
     assert!(refused.status.code() == Some(32) && said.contains("never uploaded"), "{said}");
+    assert!(said.contains("-o ro,local_state"), "{said}");
+    // What it has can be copied.
+    let left = first.mount("ro,local_state");
+    expect(&left.dir.join("before"), b"uploaded before the takeover");
+    expect(&left.dir.join("late"), b"acknowledged by the cache alone");
+    assert!(!left.dir.join("of the second").exists(), "that is not of this machine");
+    File::create(left.dir.join("new")).expect_err("read-only");
+    left.unmount();
+    let fsck = readers::fsck(&first, &["-n"]);
+    assert!(fsck.status.success(), "{}", stderr(&fsck));
     assert!(fs::read(&first.cache).expect("a cache") == cache, "the cache is left as it is");
     first.lose_cache();
     let mount = first.mount("");

@@ -50,7 +50,7 @@ pub use store::{Found, Object, ObjectStore, Part, PutReply, Stopped};
 pub use takeover::Recovered;
 pub use thinning::Thinning;
 pub use volume::{
-    Durability, Failure, Limits, ObjectDevice, OpenError, OpenRequest, Outage, PageCache, Shape,
-    Snapshot, VolumeState, create, read_state, with_reads_that_fail,
+    Durability, Failure, Limits, LocalState, ObjectDevice, OpenError, OpenRequest, Outage,
+    PageCache, Shape, Snapshot, VolumeState, create, read_state, with_reads_that_fail,
 };
 pub use writer::{Claim, LogObject, Writer};

@@ -78,6 +78,22 @@ pub(crate) fn newest(
     Err(ObjectError::NoVolume)
 }
 
+/// Returns the newest manifest of the first of these epochs that has one, and its place. The newest of an epoch is never deleted.
+pub(crate) fn newest_of(
+    store: &impl ObjectStore,
+    epochs: [Epoch; 2],
+    thinning: Thinning,
+) -> Result<Option<(Place, Manifest)>, ObjectError> {
+    let newest_claim = takeover::newest_claim(store, thinning)?;
+    for epoch in epochs.into_iter().filter(|epoch| (1..=newest_claim).contains(&epoch.0)) {
+        if let Some(newest) = Manifests::new(store, epoch, thinning).newest()? {
+            let place = Place { newest_claim, epoch, number: newest.number };
+            return Ok(Some((place, newest.manifest)));
+        }
+    }
+    Ok(None)
+}
+
 /// Returns the content of a log object or of joined ones that a state names.
 ///
 /// # Errors

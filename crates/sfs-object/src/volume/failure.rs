@@ -81,7 +81,8 @@ pub enum OpenError {
     /// Another writer has taken the volume over since the cache was used, and the cache has blocks that were never uploaded.
     #[error(
         "{host} has taken the volume over since this cache was used, and {regions} regions of the cache were never uploaded: they are \
-         not part of the volume any more; keep or remove the cache file, and mount with another one"
+         not part of the volume any more; '-o ro,local_state' shows what the cache has, for copying; to use the volume, mount with another \
+         cache file, and keep or remove this one"
     )]
     StaleCache {
         /// Name of the machine.
@@ -89,6 +90,11 @@ pub enum OpenError {
         /// Number of regions that were not uploaded.
         regions: usize,
     },
+    /// The cache has nothing that was not uploaded.
+    #[error(
+        "the local cache has nothing that was not uploaded: leave out 'local_state' to see the volume"
+    )]
+    NothingLeft,
     /// The store has an older state than this cache has seen.
     #[error(
         "the object store has an older state of the volume than this cache has seen: objects were deleted, or restored from a backup; \

@@ -127,7 +127,7 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     }
 }
 
-fn local_of(device: Arc<dyn Device>, shape: Shape) -> Result<Local, OpenError> {
+pub(super) fn local_of(device: Arc<dyn Device>, shape: Shape) -> Result<Local, OpenError> {
     let (actual, needed) = (device.geometry().block_count, shape.cache_blocks());
     match actual < needed {
         true => Err(OpenError::SmallCache { actual, needed }),

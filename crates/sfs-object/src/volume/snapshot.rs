@@ -23,6 +23,7 @@ use sfs_device::{Block, Device, DeviceError, Geometry, Operation, ReadRun, Strea
 use super::state::VolumeState;
 use super::{Failure, OpenError};
 use crate::error::ObjectError;
+use crate::name::Epoch;
 use crate::store::ObjectStore;
 use contents::Contents;
 pub use page_cache::PageCache;
@@ -60,6 +61,16 @@ impl<S: ObjectStore + Clone> Snapshot<S> {
         Ok(Self::of(store, contents, cache))
     }
 
+    /// Opens the last state of the first of these epochs that has one, up to its first log object that is deleted.
+    pub(super) fn of_epochs(
+        store: S,
+        epochs: [Epoch; 2],
+        cache: Arc<PageCache>,
+    ) -> Result<Option<Self>, OpenError> {
+        let contents = Contents::of_epochs(&store, epochs)?;
+        Ok(contents.map(|contents| Self::of(store, contents, cache)))
+    }
+
     /// Opens the newest state, unless it is this one. What is common is not read again: this takes three requests if nothing is new.
     pub fn newer(&self) -> Result<Option<Self>, OpenError> {
         let newer = self.contents.newer(&self.store)?;
@@ -95,7 +106,7 @@ impl<S: ObjectStore + Clone> Snapshot<S> {
     }
 
     /// Fills `buffer`, some bytes of objects at a time.
-    fn fill(&self, address: u64, buffer: &mut [Block]) -> Result<(), ObjectError> {
+    pub(super) fn fill(&self, address: u64, buffer: &mut [Block]) -> Result<(), ObjectError> {
         let spans = self.contents.spans(address..address + buffer.len() as u64);
         for spans in steps(&spans) {
             let mut pages = self.load(spans)?;
@@ -199,7 +210,7 @@ impl<S: ObjectStore + Clone + Send + Sync> Device for Snapshot<S> {
     }
 }
 
-fn read_only(operation: Operation, address: u64, count: u64) -> DeviceError {
+pub(super) fn read_only(operation: Operation, address: u64, count: u64) -> DeviceError {
     let source = io::Error::from(io::ErrorKind::ReadOnlyFilesystem);
     DeviceError::of_blocks(operation, address, count, source)
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sfs_device::{Block, Device, Event, RamDevice, Stream};
 use sfs_object::{
-    Durability, EncryptedStore, Failure, FileKey, Limits, MemoryStore, Nonce, ObjectDevice,
-    ObjectError, OpenError, OpenRequest, Shape, create,
+    Durability, EncryptedStore, Failure, FileKey, Limits, LocalState, MemoryStore, Nonce,
+    ObjectDevice, ObjectError, OpenError, OpenRequest, PageCache, Shape, create,
 };
 use sfs_testkit::SeededRng;
 
@@ -38,13 +38,22 @@ pub(crate) struct World {
     nonces: u8,
     now: u64,
     /// A cache that was not used in the last life.
-    old_cache: Option<RamDevice>,
+    old_cache: Option<LeftBehind>,
+    /// `true` if the last life has used the volume, so that its cache continues the state of the model.
+    has_used: bool,
     /// `true` if a life without the last cache has died while it began: the next one may find either state.
     has_died_without_cache: bool,
     /// Content of discarded blocks of the cache.
     discards: Discards,
-    /// Number of each end, for the test that all kinds happen.
-    pub(crate) ends: [u32; 5],
+    /// Number of each end, and of the blocks of refused caches that are shown and that are not, for the test that all kinds happen.
+    pub(crate) ends: [u32; 7],
+}
+
+/// A cache that was put aside.
+struct LeftBehind {
+    cache: RamDevice,
+    /// The model of that moment, if the cache continues it.
+    model: Option<Model>,
 }
 
 /// A life.
@@ -72,9 +81,10 @@ impl World {
             nonces: 0,
             now: 1000,
             old_cache: None,
+            has_used: false,
             has_died_without_cache: false,
             discards,
-            ends: [0; 5],
+            ends: [0; 7],
         }
     }
 
@@ -86,6 +96,7 @@ impl World {
             .map_err(|error| format!("making: {error}"))?;
         let volume = Arc::new(volume);
         self.live(&life, &volume)?;
+        self.has_used = true;
         let mut cache = self.crash(&life);
         for _ in 0..lives {
             cache = self.next(cache)?;
@@ -96,13 +107,18 @@ impl World {
     /// Lives one life after a crash, and returns its cache.
     fn next(&mut self, cache: RamDevice) -> Result<RamDevice, String> {
         let kept = self.rng.one_in(2);
-        let cache = match (kept, self.rng.one_in(4)) {
-            (true, _) => cache,
+        let model = std::mem::take(&mut self.has_used).then(|| self.model.lock().clone());
+        let left = LeftBehind { cache, model };
+        let (cache, left_behind) = match (kept, self.rng.one_in(4)) {
+            (true, _) => (left.cache, None),
             (false, false) => {
-                self.old_cache = Some(cache);
-                empty_cache()
+                self.old_cache = Some(left);
+                (empty_cache(), None)
             }
-            (false, true) => self.old_cache.replace(cache).unwrap_or_else(empty_cache),
+            (false, true) => match self.old_cache.replace(left) {
+                Some(LeftBehind { cache, model }) => (cache, model),
+                None => (empty_cache(), None),
+            },
         };
         let requests = if self.rng.one_in(4) { 1 + self.rng.below(40) } else { MANY };
         let life = self.begin(cache, requests);
@@ -126,6 +142,9 @@ impl World {
                 self.ends[1] += 1;
                 self.has_died_without_cache = true;
                 life.store.end();
+                if let Some(model) = left_behind {
+                    self.check_left_behind(life.base, &model)?;
+                }
                 return self.next(empty_cache());
             }
             Err(error) => return Err(format!("opening, with the cache {kept}: {error}")),
@@ -140,7 +159,32 @@ impl World {
         };
         self.check(kept, &found)?;
         self.live(&life, &volume)?;
+        self.has_used = true;
         Ok(self.crash(&life))
+    }
+
+    /// Checks what a refused cache shows of the state that it continues.
+    fn check_left_behind(&mut self, cache: RamDevice, model: &Model) -> Result<(), String> {
+        let life = self.begin(cache, MANY);
+        let pages = Arc::new(PageCache::new(1 << 20));
+        let state = match LocalState::open(life.decrypted.clone(), life.local.clone(), pages) {
+            Ok(state) => state,
+            // Everything was uploaded, or what the state needs is deleted.
+            Err(OpenError::NothingLeft) => return Ok(()),
+            Err(OpenError::Failure(Failure::Object(ObjectError::Missing(_)))) => return Ok(()),
+            Err(error) => return Err(format!("a cache that was left behind: {error}")),
+        };
+        let mut found = Vec::new();
+        for at in 0..SHAPE.volume_blocks {
+            let mut block = Block::zeroed(1);
+            match state.read(at, &mut block) {
+                Ok(()) => found.push((at, block[0].clone())),
+                Err(_) => self.ends[6] += 1,
+            }
+        }
+        self.ends[5] += found.len() as u32;
+        life.store.end();
+        model.check_left_behind(&found).map_err(|error| format!("left behind: {error}"))
     }
 
     /// Checks what was found after a crash.

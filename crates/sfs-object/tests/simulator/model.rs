@@ -112,6 +112,28 @@ impl Model {
     /// Checks a volume that was found with its cache: each block has what the last flush has covered, or something later.
     pub(crate) fn check_kept(&mut self, found: &[Block]) -> Result<(), String> {
         let stamps = stamps(found)?;
+        let allowed = self.allowed();
+        for (at, stamp) in stamps.iter().enumerate() {
+            check_block(at, *stamp, &allowed[at])?;
+        }
+        let is_defined = |at: usize| !allowed[at].contains(&None);
+        let found = stamps.iter().enumerate().map(|(at, stamp)| is_defined(at).then_some(*stamp));
+        self.events.push(Event::Found(found.collect()));
+        self.flushed = self.now();
+        Ok(())
+    }
+
+    /// Checks what a cache of the past shows: each block has what the last flush had covered then, or something later. Blocks that
+    /// cannot be read are left out.
+    pub(crate) fn check_left_behind(&self, found: &[(u64, Block)]) -> Result<(), String> {
+        let allowed = self.allowed();
+        found.iter().try_for_each(|(at, block)| {
+            check_block(*at as usize, stamp(*at, block)?, &allowed[*at as usize])
+        })
+    }
+
+    /// Returns for each block the stamps that it may have with its cache: that of the last flush, and all later ones.
+    fn allowed(&self) -> Vec<Vec<Option<Stamp>>> {
         let mut allowed =
             self.state(self.flushed).into_iter().map(|stamp| vec![stamp]).collect::<Vec<_>>();
         for event in &self.events[self.flushed..] {
@@ -123,16 +145,14 @@ impl Model {
                 }
             }
         }
-        for (at, stamp) in stamps.iter().enumerate() {
-            if !allowed[at].contains(&Some(*stamp)) && !allowed[at].contains(&None) {
-                return Err(format!("with the cache, block {at}: {stamp} of {:?}", allowed[at]));
-            }
-        }
-        let is_defined = |at: usize| !allowed[at].contains(&None);
-        let found = stamps.iter().enumerate().map(|(at, stamp)| is_defined(at).then_some(*stamp));
-        self.events.push(Event::Found(found.collect()));
-        self.flushed = self.now();
-        Ok(())
+        allowed
+    }
+}
+
+fn check_block(at: usize, stamp: Stamp, allowed: &[Option<Stamp>]) -> Result<(), String> {
+    match allowed.contains(&Some(stamp)) || allowed.contains(&None) {
+        true => Ok(()),
+        false => Err(format!("with the cache, block {at}: {stamp} of {allowed:?}")),
     }
 }
 

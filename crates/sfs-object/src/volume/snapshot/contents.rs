@@ -7,10 +7,10 @@ use sfs_device::BLOCK_SIZE;
 
 use super::spans::{Source, Span};
 use crate::error::ObjectError;
-use crate::frame::HEADER_LEN;
+use crate::frame::{HEADER_LEN, Manifest};
 use crate::mutant::{Mutant, mutated};
-use crate::name::ObjectName;
-use crate::reader::{Place, for_each_data, newest};
+use crate::name::{Epoch, ObjectName};
+use crate::reader::{Place, for_each_data, newest, newest_of};
 use crate::store::ObjectStore;
 use crate::takeover::{LogSize, for_each_log_object};
 use crate::thinning::Thinning;
@@ -43,21 +43,32 @@ impl Contents {
     /// Reads the newest state.
     pub(super) fn newest(store: &impl ObjectStore) -> Result<Self, OpenError> {
         loop {
-            let (place, manifest) = newest(store, THINNING)?;
-            let state = VolumeState::decode(&manifest.state).ok_or(OpenError::State)?;
-            let mut contents = Self {
-                place,
-                log_end: manifest.log_start,
-                log_size: LogSize::default(),
-                state,
-                pieces: BTreeMap::new(),
-            };
+            let mut contents = Self::of_manifest(newest(store, THINNING)?)?;
             let read = contents.read_earlier_log(store).and_then(|()| contents.read_log(store));
             // A log object that was deleted meanwhile looks like the end, or is missing. It is deleted only after a newer manifest.
             if mutated(Mutant::SnapshotUnchecked) || contents.is_newest(store)? {
                 return read.map(|()| contents);
             }
         }
+    }
+
+    /// Reads the last state of the first of these epochs that has one.
+    pub(super) fn of_epochs(
+        store: &impl ObjectStore,
+        epochs: [Epoch; 2],
+    ) -> Result<Option<Self>, OpenError> {
+        let Some(found) = newest_of(store, epochs, THINNING)? else { return Ok(None) };
+        let mut contents = Self::of_manifest(found)?;
+        contents.read_earlier_log(store)?;
+        contents.read_log(store)?;
+        Ok(Some(contents))
+    }
+
+    /// Returns the state of a manifest, without any log object.
+    fn of_manifest((place, manifest): (Place, Manifest)) -> Result<Self, OpenError> {
+        let state = VolumeState::decode(&manifest.state).ok_or(OpenError::State)?;
+        let (log_end, log_size) = (manifest.log_start, LogSize::default());
+        Ok(Self { place, log_end, log_size, state, pieces: BTreeMap::new() })
     }
 
     /// Reads the newest state, unless it is this one.
