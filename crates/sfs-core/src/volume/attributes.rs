@@ -4,6 +4,8 @@
 //! the pending attributes on top of those in the tree. A change of mode, owner or times is one transaction; a change
 //! of the length is done first, by `truncate`.
 
+use std::ops::Deref;
+
 use super::Volume;
 use super::access_lists;
 use super::file_flags::check_attributes;
@@ -23,6 +25,18 @@ const S_IXGRP: u32 = 0o0010;
 /// Extended attribute that holds the capabilities of a program.
 const CAPABILITY: &[u8] = b"security.capability";
 
+/// Lays the pending attributes of a file over those in the tree; `find` returns its state, if it is in memory.
+fn show_pending<H: Deref<Target = InodeState>>(
+    inode: &mut Inode,
+    find: impl FnOnce() -> Option<H>,
+) {
+    if inode.kind() == FileKind::Regular
+        && let Some(handle) = find()
+    {
+        handle.data().overlay(inode);
+    }
+}
+
 impl Volume {
     /// Returns the attributes of `ino`, including pending attributes.
     pub fn attributes(&self, ino: u64) -> Result<Inode> {
@@ -33,9 +47,7 @@ impl Volume {
     pub(super) fn attributes_of(&self, handle: &InodeState) -> Result<Inode> {
         self.metadata.read_txn(|txn| {
             let mut inode = txn.inode(handle.ino)?;
-            if inode.kind() == FileKind::Regular {
-                handle.data().overlay(&mut inode);
-            }
+            show_pending(&mut inode, || Some(handle));
             Ok(inode)
         })
     }
@@ -47,11 +59,7 @@ impl Volume {
         ino: u64,
     ) -> std::result::Result<Inode, MetadataError> {
         let mut inode = txn.inode(ino)?;
-        if inode.kind() == FileKind::Regular
-            && let Some(handle) = self.inodes.find(ino)
-        {
-            handle.data().overlay(&mut inode);
-        }
+        show_pending(&mut inode, || self.inodes.find(ino));
         Ok(inode)
     }
 

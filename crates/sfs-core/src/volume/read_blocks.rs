@@ -29,7 +29,7 @@ const LOOKUP_BLOCKS: usize = 256;
 pub(super) type Mapped = (u32, Mapping);
 
 /// Something for each block of a request. Most random reads are of one block, which takes no memory.
-type Each<T> = SmallVec<[T; 1]>;
+type PerBlock<T> = SmallVec<[T; 1]>;
 
 /// Outcome of reading blocks of a file.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl Volume {
         let mut read = BlocksRead::default();
         let mut wanted = take_dirty(handle, first, blocks);
         // The mappings are read after the dirty blocks: a block written back meanwhile is found at its new address.
-        let mut wrong = Each::new();
+        let mut wrong = PerBlock::new();
         for _ in 0..ATTEMPTS {
             if wanted.is_empty() {
                 break;
@@ -127,8 +127,8 @@ impl Volume {
         wanted: &[u32],
         first: u32,
         blocks: &mut [Block],
-    ) -> Result<Each<Mapped>> {
-        let mut mapped = Each::with_capacity(wanted.len());
+    ) -> Result<PerBlock<Mapped>> {
+        let mut mapped = PerBlock::with_capacity(wanted.len());
         for part in wanted.chunks(LOOKUP_BLOCKS) {
             let before = mapped.len();
             self.metadata.read_txn(|txn| {
@@ -148,7 +148,7 @@ impl Volume {
         blocks: &mut [Block],
         are_wanted: &dyn Fn() -> bool,
         read: &mut BlocksRead,
-    ) -> Each<Mapped> {
+    ) -> PerBlock<Mapped> {
         let mut unread: Vec<u64> = Vec::new();
         let (copied, moment) = self.fetch_copies(mapped, first, blocks);
         let is_copy = |block: u32| copied.binary_search(&block).is_ok();
@@ -166,7 +166,7 @@ impl Volume {
             read.requests += outcome.requests;
             if outcome.is_given_up {
                 read.is_given_up = true;
-                return Each::new();
+                return PerBlock::new();
             }
             for (no, error) in outcome.failed {
                 let piece = &pieces[no];
@@ -175,7 +175,7 @@ impl Volume {
             }
         }
         unread.sort_unstable();
-        let mut wrong = Each::new();
+        let mut wrong = PerBlock::new();
         for (block, mapping) in mapped {
             let memory = &blocks[(block - first) as usize];
             if !unread.is_empty() && unread.binary_search(&mapping.address).is_ok() {
@@ -256,13 +256,13 @@ impl Volume {
 }
 
 /// Copies dirty blocks to `blocks`, and returns the others.
-fn take_dirty(handle: &InodeState, first: u32, blocks: &mut [Block]) -> Each<u32> {
+fn take_dirty(handle: &InodeState, first: u32, blocks: &mut [Block]) -> PerBlock<u32> {
     let data = handle.data();
     let range = first..=first + (blocks.len() - 1) as u32;
     if data.dirty.is_empty() {
         return range.collect();
     }
-    let mut wanted = Each::new();
+    let mut wanted = PerBlock::new();
     for block in range {
         match data.dirty.get(block) {
             Some(dirty) => blocks[(block - first) as usize].clone_from(dirty.memory.block()),
@@ -279,8 +279,8 @@ fn pieces<'a>(
     first: u32,
     blocks: &'a mut [Block],
     len_max: usize,
-) -> Each<Piece<'a>> {
-    let mut pieces = Each::new();
+) -> PerBlock<Piece<'a>> {
+    let mut pieces = PerBlock::new();
     // The memory from block `first + at` on: the block behind the last one of the largest file has no number.
     let (mut rest, mut at) = (blocks, 0);
     let mut left = mapped;
@@ -305,7 +305,7 @@ fn locate(
     ino: u64,
     wanted: &[u32],
     (first, blocks): (u32, &mut [Block]),
-    mapped: &mut Each<Mapped>,
+    mapped: &mut PerBlock<Mapped>,
 ) -> std::result::Result<(), MetadataError> {
     let mut run: Option<(Key, MappingRun)> = None;
     for &block in wanted {
