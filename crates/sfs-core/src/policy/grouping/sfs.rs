@@ -26,7 +26,7 @@ use digest::{ROWS, row};
 use groups::Groups;
 use hazard::{Hazard, Table};
 use histogram::{EMPTY, Histogram, bin};
-use neighbours::Neighbours;
+use neighbours::{Neighbours, Times};
 
 /// Number of updates of rates and groups while as many blocks are written as the volume has.
 const DRAWS_PER_SIZE: f64 = 16.0;
@@ -136,9 +136,13 @@ impl Sfs {
         if count < neighbours::COUNT_MIN {
             return None;
         }
-        let lifetimes =
-            histories.map(|before| self.hazard.fresh[row(digest::written(before, now))]);
-        Some(lifetimes.sum::<f64>() / count as f64)
+        let mut sum = 0.0;
+        let mut times = Times::default();
+        for before in histories {
+            sum += self.hazard.fresh[row(digest::written(before, now))];
+            times.add(before);
+        }
+        times.are_together(now).then_some(sum / count as f64)
     }
 
     /// Stores the group of every row at every age.

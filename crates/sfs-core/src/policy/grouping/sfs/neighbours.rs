@@ -2,12 +2,16 @@
 //!
 //! A program that overwrites a part of a file in order will often do so again, and then all of these blocks die at about the
 //! same time. Segments that hold only such blocks die whole; blocks that die at random would leave live blocks in each of
-//! them. So neighbours have groups of their own, by classes of expected lifetime: a log that a database
+//! them. Whether neighbours die together is seen at their last writes: those that were written at about the same time die together now. In
+//! a place that one file after another takes, parts of several old files are overwritten at once, and the next ones will not die together.
+//! So neighbours that were written together have groups of their own, by classes of expected lifetime: a log that a database
 //! overwrites again and again shares no segment with a table that is rewritten once a day.
 
+use crate::format::History;
+
 /// Minimum number of neighbours that count as such. Parts of a file with 16 blocks are common under dense random writes,
-/// too; from 32 to 64 nothing changes (docs/lab.md).
-pub(super) const COUNT_MIN: usize = 64;
+/// too, and a commit of 64 blocks that follow one another says little; 128 is best (docs/lab.md).
+pub(super) const COUNT_MIN: usize = 128;
 
 /// Octaves by which the bounds between the classes lie below the size of the volume.
 const BOUNDS: [f64; 2] = [2.0, 5.0];
@@ -20,6 +24,39 @@ const PART_MIN: f64 = 0.01;
 
 /// Least number of groups for blocks that are no neighbours.
 const OTHER_GROUPS_MIN: u8 = 3;
+
+/// Part of the time since their last writes within which these writes lie if neighbours were written together.
+const TOGETHER: u32 = 8;
+
+/// Times of the last writes of neighbours, in ticks.
+#[derive(Default)]
+pub(super) struct Times {
+    /// First and last, of those that were written before.
+    known: Option<(u32, u32)>,
+    has_new: bool,
+}
+
+impl Times {
+    /// Adds the time of a block that was written before, or of one that was not.
+    pub(super) fn add(&mut self, history: Option<History>) {
+        let Some(History { modified, .. }) = history else {
+            self.has_new = true;
+            return;
+        };
+        let (first, last) = self.known.unwrap_or((modified, modified));
+        self.known = Some((first.min(modified), last.max(modified)));
+    }
+
+    /// Returns whether all blocks were written at about the same time, or all for the first time.
+    pub(super) fn are_together(&self, now: u32) -> bool {
+        match self.known {
+            None => true,
+            Some((first, last)) => {
+                !self.has_new && last - first <= now.saturating_sub(first) / TOGETHER
+            }
+        }
+    }
+}
 
 /// The classes of neighbours, and the groups that are kept for them.
 pub(super) struct Neighbours {
@@ -89,6 +126,21 @@ mod tests {
             neighbours.draw(10_000.0, 0.5);
         }
         assert_eq!((neighbours.group(15.0), neighbours.are_kept_in(7)), (None, false));
+    }
+
+    #[test]
+    fn neighbours_were_written_together_or_are_all_new() {
+        let together = |written: &[Option<u32>], now| {
+            let mut times = Times::default();
+            let history = |time: u32| History::plain(1, time);
+            written.iter().for_each(|time| times.add(time.map(history)));
+            times.are_together(now)
+        };
+        assert!(together(&[None, None], 900));
+        assert!(together(&[Some(100), Some(200)], 900));
+        assert!(!together(&[Some(100), Some(201)], 900), "more than an eighth of 800 ticks");
+        assert!(!together(&[Some(100), None], 900), "a place that was partly free");
+        assert!(together(&[Some(900), Some(900)], 900), "overwritten at once");
     }
 
     #[test]
