@@ -205,6 +205,11 @@ impl ControlHandler {
         if self.is_write_protected {
             return Err(ExitError::mount(format_args!("{device}: is write-protected")));
         }
+        if self.reader.as_ref().is_some_and(|reader| reader.cache().is_some()) {
+            return Err(ExitError::mount(format_args!(
+                "{device}: shows what a local cache was left with, which is only read; unmount it, and mount it with another cache file"
+            )));
+        }
         if self.reader.is_some() {
             return Err(ExitError::mount(format_args!(
                 "{device}: is mounted beside its writer; unmount it, and mount it with -o cache_file=FILE"

@@ -47,6 +47,8 @@ enum Shown {
 /// The volume of a read-only mount.
 pub(crate) struct ObjectReader {
     shown: Shown,
+    /// Path of the local cache that is shown.
+    cache: Option<String>,
     /// Number of states that were opened.
     states: AtomicU64,
     /// Time between two looks for a newer one; `None` if there are none.
@@ -87,6 +89,8 @@ pub(crate) fn open(
     let shown = shown.map_err(|error| failed(&error))?;
     remember(&store, &name).map_err(|error| failed(&error))?;
     let interval = options.objects.follow;
+    let path = options.objects.cache_file.as_ref().filter(|_| cache.is_some());
+    let path = path.map(|path| path.display().to_string());
     let opened = match cache {
         Some(cache) => cache,
         None => {
@@ -95,7 +99,8 @@ pub(crate) fn open(
             OpenedDevice { device: Arc::new(device), options, is_write_protected: false }
         }
     };
-    let reader = ObjectReader { shown, states: AtomicU64::new(1), interval, objects, store };
+    let reader =
+        ObjectReader { shown, cache: path, states: AtomicU64::new(1), interval, objects, store };
     Ok((opened, Arc::new(reader)))
 }
 
@@ -127,6 +132,11 @@ impl ObjectReader {
     /// Returns the process that has the store.
     pub(crate) fn store(&self) -> &SocketStore {
         &self.store
+    }
+
+    /// Returns the path of the local cache that the mount shows; `None` for the newest state in the store.
+    pub(crate) fn cache(&self) -> Option<&str> {
+        self.cache.as_deref()
     }
 
     /// Returns whether the objects are encrypted.

@@ -70,6 +70,7 @@ impl StoreReport {
     /// Reports a read-only mount.
     pub(crate) fn of_reader(reader: &ObjectReader) -> Self {
         Self {
+            cache_file: reader.cache().unwrap_or_default().to_owned(),
             state_secs: Some(reader.published_secs()),
             states: Some(reader.states()),
             follow_secs: reader.interval().map(|interval| interval.as_secs()),

@@ -42,6 +42,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Returns the epoch and the number of the manifest.
+    pub(crate) fn manifest(&self) -> (Epoch, u64) {
+        (self.epoch, self.number)
+    }
+
     /// Returns whether no manifest is newer.
     ///
     /// A manifest that was newer and is deleted has a later one of a higher rank, or an epoch behind it.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use sfs_device::{Block, Device, RamDevice, Stream};
 use sfs_object::{
-    Durability, EncryptedStore, Epoch, FileKey, Limits, MemoryStore, Nonce, Object, ObjectDevice,
-    ObjectName, ObjectStore, OpenError, OpenRequest, Shape, create, system_random,
+    Durability, EncryptedStore, Epoch, FileKey, Limits, LocalState, MemoryStore, Nonce, Object,
+    ObjectDevice, ObjectName, ObjectStore, OpenError, OpenRequest, PageCache, Shape, create,
+    system_random,
 };
 
 const SHAPE: Shape = Shape { volume_blocks: 320, region_blocks: 32 };
@@ -108,6 +109,43 @@ fn a_cache_notices_that_the_store_is_older_than_what_it_has_seen() {
         }
         let volume = open(&store, &key, &local).expect("all objects are there again");
         assert_eq!(first_byte(&volume), 3);
+    }
+}
+
+/// What a cache continues is not shown with older objects either.
+#[test]
+fn a_cache_that_was_left_behind_shows_no_older_objects() {
+    for key in keys() {
+        let (store, local) = (Arc::new(MemoryStore::default()), cache());
+        let made = create(objects(&store, &key), local.clone(), ([7; 16], SHAPE), &request());
+        let volume = made.expect("a volume");
+        (1..=3).for_each(|byte| write(&volume, byte));
+        volume.write(64, &[&[Block([9; 4096])]], Stream::default()).expect("a write");
+        volume.flush().expect("the cache has it");
+        drop(volume);
+        let show = || {
+            let pages = Arc::new(PageCache::new(1 << 20));
+            LocalState::open(objects(&store, &key), local.clone(), pages)
+        };
+        let shown = show().expect("the cache has what was not uploaded");
+        let mut blocks = Block::zeroed(65);
+        shown.read(0, &mut blocks).expect("all objects are there");
+        assert_eq!((blocks[0].0[0], blocks[64].0[0], shown.regions_ahead()), (3, 9, 1));
+        for first_gone in [1, 4] {
+            let gone = delete(&store, |name| match *name {
+                ObjectName::Manifest(Epoch(1), number) => number >= first_gone,
+                _ => false,
+            });
+            if first_gone > 1 {
+                let refused = show().map(|_| ());
+                assert!(matches!(refused, Err(OpenError::RolledBack)), "{refused:?}");
+            } else {
+                show().map(|_| ()).expect_err("the store has no volume");
+            }
+            gone.iter().for_each(|object| {
+                store.put(object);
+            });
+        }
     }
 }
 

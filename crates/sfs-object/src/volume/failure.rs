@@ -81,7 +81,7 @@ pub enum OpenError {
     /// Another writer has taken the volume over since the cache was used, and the cache has blocks that were never uploaded.
     #[error(
         "{host} has taken the volume over since this cache was used, and {regions} regions of the cache were never uploaded: they are \
-         not part of the volume any more; '-o ro,local_state' shows what the cache has, for copying; to use the volume, mount with another \
+         not part of the volume any more; '-o ro,local_state' shows what the cache has, for copying it soon; to use the volume, mount with another \
          cache file, and keep or remove this one"
     )]
     StaleCache {
@@ -92,9 +92,21 @@ pub enum OpenError {
     },
     /// The cache has nothing that was not uploaded.
     #[error(
-        "the local cache has nothing that was not uploaded: leave out 'local_state' to see the volume"
+        "everything that the local cache has was uploaded: leave out 'local_state', and give another cache file if this one is refused"
     )]
     NothingLeft,
+    /// The cache was never used for a volume.
+    #[error("the local cache belongs to no volume, or was never used")]
+    UnusedCache,
+    /// Objects of the state that the cache continues are deleted.
+    #[error(
+        "others have deleted objects of the state that this cache continues, which cannot be shown any more; {regions} regions in the cache \
+         were never uploaded"
+    )]
+    StateDeleted {
+        /// Number of regions that were not uploaded.
+        regions: usize,
+    },
     /// The store has an older state than this cache has seen.
     #[error(
         "the object store has an older state of the volume than this cache has seen: objects were deleted, or restored from a backup; \

@@ -37,6 +37,14 @@ pub(crate) struct LocalHeader {
 }
 
 impl LocalHeader {
+    /// Returns the newest header on `device`, of a volume of any shape, or `None` if it has none.
+    pub(crate) fn read(device: &dyn Device) -> Result<Option<Self>, DeviceError> {
+        let mut blocks = Block::zeroed(2);
+        device.read(0, &mut blocks)?;
+        let headers = blocks.iter().filter_map(Self::decode);
+        Ok(headers.max_by_key(|header| header.sequence))
+    }
+
     fn encode(&self) -> Box<[Block]> {
         let mut blocks = Block::zeroed(1);
         let bytes = &mut blocks[0].0;
@@ -134,10 +142,7 @@ impl Local {
 
     /// Returns the newest header, of a volume of any shape, or `None` if the device has none.
     pub(crate) fn header(&self) -> Result<Option<LocalHeader>, DeviceError> {
-        let mut blocks = Block::zeroed(2);
-        self.device.read(0, &mut blocks)?;
-        let headers = blocks.iter().filter_map(LocalHeader::decode);
-        Ok(headers.max_by_key(|header| header.sequence))
+        LocalHeader::read(&*self.device)
     }
 
     /// Writes the header with the next sequence number, durably. After an error the header before is still there.

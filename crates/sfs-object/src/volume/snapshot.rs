@@ -95,6 +95,11 @@ impl<S: ObjectStore + Clone> Snapshot<S> {
         &self.contents.state
     }
 
+    /// Returns the epoch and the number of the last manifest.
+    pub(super) fn manifest(&self) -> (Epoch, u64) {
+        self.contents.manifest()
+    }
+
     /// Returns whether a read has missed an object that a newer state does not need.
     pub fn is_old(&self) -> bool {
         self.is_old.load(Ordering::Acquire)

@@ -1,6 +1,7 @@
 //! Lives of a program that uses an object volume: each ends by a crash, at any request to the store or the cache or between two, or by a
 //! close.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -170,19 +171,25 @@ impl World {
         let state = match LocalState::open(life.decrypted.clone(), life.local.clone(), pages) {
             Ok(state) => state,
             // Everything was uploaded, or what the state needs is deleted.
-            Err(OpenError::NothingLeft) => return Ok(()),
-            Err(OpenError::Failure(Failure::Object(ObjectError::Missing(_)))) => return Ok(()),
+            Err(OpenError::NothingLeft | OpenError::StateDeleted { .. }) => return Ok(()),
             Err(error) => return Err(format!("a cache that was left behind: {error}")),
         };
-        let mut found = Vec::new();
+        let (mut found, mut unread_regions) = (Vec::new(), BTreeSet::new());
         for at in 0..SHAPE.volume_blocks {
             let mut block = Block::zeroed(1);
             match state.read(at, &mut block) {
                 Ok(()) => found.push((at, block[0].clone())),
-                Err(_) => self.ends[6] += 1,
+                Err(_) => {
+                    unread_regions.insert(at / SHAPE.region_blocks);
+                }
             }
         }
         self.ends[5] += found.len() as u32;
+        self.ends[6] += SHAPE.volume_blocks as u32 - found.len() as u32;
+        let regions = SHAPE.volume_blocks.div_ceil(SHAPE.region_blocks) as usize;
+        if unread_regions.len() + state.regions_ahead() > regions {
+            return Err("a region of the cache itself cannot be read".to_owned());
+        }
         life.store.end();
         model.check_left_behind(&found).map_err(|error| format!("left behind: {error}"))
     }

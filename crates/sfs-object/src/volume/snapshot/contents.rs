@@ -81,6 +81,11 @@ impl Contents {
         Self::newest(store).map(Some)
     }
 
+    /// Returns the epoch and the number of the manifest.
+    pub(super) fn manifest(&self) -> (Epoch, u64) {
+        self.place.manifest()
+    }
+
     /// Returns whether no manifest is newer.
     pub(super) fn is_newest(&self, store: &impl ObjectStore) -> Result<bool, ObjectError> {
         self.place.is_newest(store, THINNING)
