@@ -52,7 +52,7 @@ const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Folder with the traces cloudphysics-vm.csv.zst and disksim-postmark.csv.zst; without it only generated reads.
-    #[arg(long)]
+    #[arg(long, value_name = "DIR", env = "SFS_TRACES")]
     traces: Option<PathBuf>,
     /// Parts to run.
     #[arg(
