@@ -36,7 +36,7 @@ const ATTEMPTS: usize = 4;
 
 type Opened = Snapshot<Arc<Objects>>;
 
-/// What a read-only mount shows.
+/// State that a read-only mount shows.
 enum Shown {
     /// The state in the store that was opened last.
     Newest(Mutex<Arc<Opened>>),

@@ -20,7 +20,7 @@ mod ssd;
 mod wear_levelling;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::experiments::{
     atc09, evidence, fast09, fast09_schemes, file_runs, hard_drive, kernel_filesystems, n_hybrid,
@@ -158,7 +158,25 @@ impl Paper {
             Paper::ShinCases(arguments) => shin_cases::run(arguments),
             Paper::KernelFilesystems(arguments) => kernel_filesystems::run(arguments),
             Paper::FileRuns(arguments) => file_runs::run(arguments),
-            Paper::All(arguments) => all::run(arguments),
+            Paper::All(arguments) => all::run(arguments, &Arguments::command()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_paper_and_every_command_that_fills_a_section_is_run_with_all() {
+        let lab = Arguments::command();
+        let all = all::Experiment::all(&lab).iter().map(all::Experiment::shown).collect::<Vec<_>>();
+        let papers = lab.find_subcommand("reproduce").expect("papers").get_subcommands().count();
+        let of_papers = all.iter().filter(|shown| shown.starts_with("sfs-lab reproduce ")).count();
+        assert_eq!(of_papers, papers - 1, "{all:?}");
+        for other in ["table", "evidence", "sync-remainder", "wear-levelling", "objects"] {
+            assert!(all.contains(&format!("sfs-lab {other}")), "{other} is not in {all:?}");
+        }
+        assert!(!all.iter().any(|shown| shown.contains("redraw") || shown.ends_with(" all")));
     }
 }

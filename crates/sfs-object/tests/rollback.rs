@@ -112,7 +112,7 @@ fn a_cache_notices_that_the_store_is_older_than_what_it_has_seen() {
     }
 }
 
-/// What a cache continues is not shown with older objects either.
+/// The state that a cache continues is not shown with older objects either.
 #[test]
 fn a_cache_that_was_left_behind_shows_no_older_objects() {
     for key in keys() {

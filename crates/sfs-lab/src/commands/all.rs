@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use clap::CommandFactory;
 use sfs_lab::block_trace::TraceFolder;
 use sfs_lab::report::Document;
 use sfs_mkfs::output;
@@ -36,16 +35,15 @@ pub(super) struct Arguments {
 }
 
 /// A command that fills a section of the documents.
-struct Experiment {
+pub(super) struct Experiment {
     /// Words of the command line after `sfs-lab`.
     words: Vec<String>,
     takes_traces: bool,
 }
 
 impl Experiment {
-    /// Returns all experiments: the papers first, each in the order of `sfs-lab --help`.
-    fn all() -> Vec<Experiment> {
-        let lab = super::Arguments::command();
+    /// Returns all experiments of the command line `lab`: the papers first, each in the order of `sfs-lab --help`.
+    pub(super) fn all(lab: &clap::Command) -> Vec<Experiment> {
         let papers = lab.find_subcommand("reproduce").into_iter().flat_map(|papers| {
             papers.get_subcommands().filter_map(|paper| Experiment::of(&["reproduce"], paper))
         });
@@ -69,14 +67,15 @@ impl Experiment {
     }
 
     /// Returns the command line, for a reader.
-    fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         format!("sfs-lab {}", self.words.join(" "))
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<()> {
-    let experiments = arguments.experiments()?;
-    let lab = std::env::current_exe().context("this program's own path")?;
+/// Runs the experiments of the command line `lab`.
+pub(super) fn run(arguments: &Arguments, lab: &clap::Command) -> Result<()> {
+    let experiments = arguments.chosen(Experiment::all(lab))?;
+    let program = std::env::current_exe().context("this program's own path")?;
     let signals = Signals::catch()?;
     let mut outcomes = Vec::new();
     for (no, experiment) in experiments.iter().enumerate() {
@@ -86,7 +85,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         let shown = experiment.shown();
         output::complain(format_args!("{} of {}: {shown}", no + 1, experiments.len()));
         let (before, began) = (Contents::of(arguments.docs.as_deref())?, Instant::now());
-        let mut command = std::process::Command::new(&lab);
+        let mut command = std::process::Command::new(&program);
         command.args(&experiment.words);
         if let Some(docs) = &arguments.docs {
             command.arg("--docs").arg(docs);
@@ -114,9 +113,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 impl Arguments {
-    /// Returns the experiments to run.
-    fn experiments(&self) -> Result<Vec<Experiment>> {
-        let mut experiments = Experiment::all();
+    /// Returns those of the experiments that are to run.
+    fn chosen(&self, mut experiments: Vec<Experiment>) -> Result<Vec<Experiment>> {
         if let Some(unknown) =
             self.only.iter().chain(&self.skip).find(|name| {
                 experiments.iter().all(|experiment| experiment.name() != name.as_str())
@@ -143,29 +141,30 @@ mod tests {
         Arguments { only, skip, traces: TraceFolder::default(), docs: None }
     }
 
-    fn shown(arguments: &Arguments) -> Vec<String> {
-        arguments.experiments().expect("known names").iter().map(Experiment::shown).collect()
-    }
-
-    #[test]
-    fn every_paper_and_every_command_that_fills_a_section_is_run() {
-        let all = shown(&arguments(&[], &[]));
-        let lab = super::super::Arguments::command();
-        let papers = lab.find_subcommand("reproduce").expect("papers").get_subcommands().count();
-        let of_papers = all.iter().filter(|shown| shown.starts_with("sfs-lab reproduce ")).count();
-        assert_eq!(of_papers, papers - 1, "{all:?}");
-        for other in ["table", "evidence", "sync-remainder", "wear-levelling", "objects"] {
-            assert!(all.contains(&format!("sfs-lab {other}")), "{other} is not in {all:?}");
-        }
-        assert!(!all.iter().any(|shown| shown.contains("redraw") || shown.ends_with(" all")));
+    /// Returns the names that are chosen of some commands, of which one fills no section.
+    fn chosen(arguments: &Arguments) -> Result<Vec<String>> {
+        let docs = || clap::Arg::new("docs").long("docs");
+        let papers = clap::Command::new("reproduce")
+            .subcommand(clap::Command::new("sfs").arg(docs()))
+            .subcommand(clap::Command::new("all").arg(docs()));
+        let lab = clap::Command::new("sfs-lab")
+            .subcommand(papers)
+            .subcommand(clap::Command::new("simulate"))
+            .subcommand(clap::Command::new("objects").arg(docs()))
+            .subcommand(clap::Command::new("table").arg(docs()).arg(clap::Arg::new("traces")));
+        let chosen = arguments.chosen(Experiment::all(&lab))?;
+        assert!(chosen.iter().all(|one| one.takes_traces == (one.name() == "table")));
+        Ok(chosen.iter().map(Experiment::shown).collect())
     }
 
     #[test]
     fn names_select_experiments_and_an_unknown_one_is_an_error() {
-        let only = shown(&arguments(&["objects", "sfs"], &[]));
-        assert_eq!(only, ["sfs-lab reproduce sfs", "sfs-lab objects"]);
-        assert!(!shown(&arguments(&[], &["objects"])).contains(&"sfs-lab objects".to_owned()));
-        let error = arguments(&["nothing"], &[]).experiments().err().expect("an unknown name");
-        assert!(error.to_string().starts_with("nothing: no such experiment; there are"), "{error}");
+        let all = ["sfs-lab reproduce sfs", "sfs-lab objects", "sfs-lab table"];
+        assert_eq!(chosen(&arguments(&[], &[])).expect("all"), all);
+        assert_eq!(chosen(&arguments(&["table", "sfs"], &[])).expect("two"), [all[0], all[2]]);
+        assert_eq!(chosen(&arguments(&[], &["objects"])).expect("two"), [all[0], all[2]]);
+        let error = chosen(&arguments(&["nothing"], &[])).expect_err("an unknown name");
+        let expected = "nothing: no such experiment; there are sfs, objects, table";
+        assert_eq!(error.to_string(), expected);
     }
 }

@@ -163,7 +163,7 @@ mod tests {
         Arc::new(RamDevice::new(SHAPE.cache_blocks()))
     }
 
-    /// Who can write to the bucket puts a manifest of another size behind the cache: one device would be made of two.
+    /// An attacker who can write to the bucket puts a manifest of another size behind the cache: one device would be made of two.
     #[test]
     fn a_state_of_another_size_is_refused() {
         let (store, left) = (Arc::new(MemoryStore::default()), cache());

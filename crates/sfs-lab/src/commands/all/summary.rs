@@ -14,7 +14,7 @@ pub(super) struct Outcome {
     /// Its command line.
     pub(super) shown: String,
     pub(super) ending: Ending,
-    /// What it left out, with the reasons.
+    /// Parts that it left out, with the reasons.
     pub(super) left_out: Vec<String>,
     pub(super) took: Duration,
     /// Names of the documents that it changed.

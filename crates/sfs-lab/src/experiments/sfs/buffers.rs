@@ -5,7 +5,7 @@ use anyhow::Result;
 use sfs_lab::report::{run_parallel, table};
 use sfs_lab::simulation::{NoRoom, SimulationOutcome};
 
-use super::{Arguments, COSTS, SimulationCase, UTILIZATIONS, ours};
+use super::setting::{Arguments, COSTS, SimulationCase, UTILIZATIONS, ours};
 
 /// Sizes of the buffer, in segments.
 const BUFFERS: [u32; 4] = [8, 24, 40, 56];

@@ -4,7 +4,7 @@ use anyhow::Result;
 use sfs_lab::report::{Document, Series, table};
 use sfs_lab::simulation::{HISTOGRAM_BINS, share};
 
-use super::{Arguments, SimulationCase, row};
+use super::setting::{Arguments, SimulationCase, row};
 
 /// Workloads, and policies of which the first is LFS.
 const WORKLOADS: [&str; 3] = ["zipf:0.99", "tpcc", "uniform"];
