@@ -93,9 +93,9 @@ pub(super) fn run(arguments: &Arguments, lab: &clap::Command) -> Result<()> {
         if let Some(traces) = arguments.traces.folder().filter(|_| experiment.takes_traces) {
             command.arg("--traces").arg(traces);
         }
-        let (ending, left_out) = process::run(&mut command, &signals)?;
+        let (ending, messages) = process::run(&mut command, &signals)?;
         let changed = Contents::of(arguments.docs.as_deref())?.changed_since(&before);
-        outcomes.push(Outcome { shown, ending, left_out, took: began.elapsed(), changed });
+        outcomes.push(Outcome { shown, ending, messages, took: began.elapsed(), changed });
     }
     let text = summary(&outcomes);
     output::print(&text)?;

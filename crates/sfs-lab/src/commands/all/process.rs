@@ -17,13 +17,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 /// Interval between two looks at the process, and at the signals that have arrived.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Beginning of a line in which an experiment says what it leaves out, and why.
-const LEFT_OUT: &str = "skipped: ";
-
 /// How an experiment ended.
 #[derive(Debug, PartialEq)]
 pub(super) enum Ending {
-    /// It made its tables and figures, but for what it left out.
+    /// It made its tables and figures, but for what its messages say.
     Made,
     /// With its last line on standard error.
     Failed(String),
@@ -68,7 +65,7 @@ impl Signals {
 }
 
 /// Runs an experiment, and hands on what it writes. A signal that arrives is sent to it once, and it ends in its own way.
-/// Returns how it ended, and what it left out.
+/// Returns how it ended, and its lines on standard error: what it left out, and why.
 pub(super) fn run(command: &mut Command, signals: &Signals) -> Result<(Ending, Vec<String>)> {
     // A process group of its own: Ctrl-C reaches the experiment once, from here.
     let mut child = command.stderr(Stdio::piped()).process_group(0).spawn().context("sfs-lab")?;
@@ -81,8 +78,7 @@ pub(super) fn run(command: &mut Command, signals: &Signals) -> Result<(Ending, V
     });
     let status = ended(&mut child, signals)?;
     let printed = printed.join().expect("a thread that reads lines does not panic");
-    let left_out = printed.iter().filter_map(|line| line.strip_prefix(LEFT_OUT));
-    Ok((ending(status, &printed), left_out.map(str::to_owned).collect()))
+    Ok((ending(status, &printed), printed))
 }
 
 /// Waits for the end of the process.
@@ -118,20 +114,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_and_the_last_line_of_a_failure_are_kept() {
-        let (ending, left_out) = run_script("echo 'skipped: f2fs: not installed' >&2");
-        assert_eq!((ending, left_out), (Ending::Made, vec!["f2fs: not installed".to_owned()]));
-        let (ending, left_out) = run_script("echo first >&2; echo 'no room' >&2; exit 3");
-        assert_eq!((ending, left_out), (Ending::Failed("no room".into()), vec![]));
+    fn messages_and_the_last_line_of_a_failure_are_kept() {
+        let (ending, messages) = run_script("echo table; echo 'skipped: f2fs' >&2");
+        assert_eq!((ending, messages), (Ending::Made, vec!["skipped: f2fs".to_owned()]));
+        let (ending, messages) = run_script("echo first >&2; echo 'no room' >&2; exit 3");
+        assert_eq!((ending, messages.len()), (Ending::Failed("no room".into()), 2));
         let (ending, _) = run_script("kill -9 $$");
         assert_eq!(ending, Ending::Failed("signal: 9 (SIGKILL)".into()));
     }
 
     #[test]
     fn a_signal_is_sent_to_the_experiment_once() {
-        let signals = Signals(Arc::new(AtomicUsize::new(SIGINT as usize)));
-        let script = "trap 'echo told >&2; sleep 0.3; exit 1' INT; while :; do sleep 0.05; done";
-        let (ending, _) = run(Command::new("sh").args(["-c", script]), &signals).expect("a shell");
-        assert!(matches!(&ending, Ending::Failed(line) if line == "told"), "{ending:?}");
+        let folder = tempfile::tempdir().expect("a folder");
+        let ready = folder.path().join("ready");
+        let arrived = Arc::new(AtomicUsize::new(0));
+        let (signals, waiting) = (Signals(arrived.clone()), ready.clone());
+        let sender = thread::spawn(move || {
+            while !waiting.exists() {
+                thread::sleep(Duration::from_millis(10));
+            }
+            arrived.store(SIGINT as usize, Ordering::Relaxed);
+        });
+        let script = "trap 'echo told >&2; sleep 0.3; exit 1' INT; touch \"$0\"; while :; do sleep 0.05; done";
+        let mut command = Command::new("sh");
+        let (ending, messages) =
+            run(command.args(["-c", script]).arg(&ready), &signals).expect("a shell");
+        sender.join().expect("no panic");
+        assert_eq!((ending, messages), (Ending::Failed("told".into()), vec!["told".to_owned()]));
     }
 }

@@ -1,4 +1,4 @@
-//! The summary of all experiments: a table with a row for each, and what was left out below it.
+//! The summary of all experiments: a table with a row for each, and their messages below it.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub(super) struct Outcome {
     /// Its command line.
     pub(super) shown: String,
     pub(super) ending: Ending,
-    /// Parts that it left out, with the reasons.
-    pub(super) left_out: Vec<String>,
+    /// Its lines on standard error: parts that it left out, with the reasons.
+    pub(super) messages: Vec<String>,
     pub(super) took: Duration,
     /// Names of the documents that it changed.
     pub(super) changed: Vec<String>,
@@ -26,22 +26,22 @@ pub(super) fn failures(outcomes: &[Outcome]) -> usize {
     outcomes.iter().filter(|outcome| outcome.ending != Ending::Made).count()
 }
 
-/// Returns the table, and lists of failures and of what was left out.
+/// Returns the table, and lists of failures and of messages.
 pub(super) fn summary(outcomes: &[Outcome]) -> String {
-    let heading = ["experiment", "ended", "minutes", "left out", "files that changed"];
+    let heading = ["experiment", "ended", "minutes", "messages", "files that changed"];
     let rows: Vec<Vec<String>> = outcomes.iter().map(row).collect();
     let mut text = table(&heading.map(str::to_owned), &rows);
     let took: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
     let (all, failed) = (outcomes.len(), failures(outcomes));
     text += &format!("\n{all} experiments, {failed} failed, {} minutes.\n", minutes(took));
     let mut list = Vec::new();
-    for Outcome { shown, ending, left_out, .. } in outcomes {
+    for Outcome { shown, ending, messages, .. } in outcomes {
         if let Ending::Failed(reason) = ending {
             list.push(format!("* `{shown}` failed: {reason}\n"));
         }
-        let mut reasons: Vec<&String> = left_out.iter().collect();
-        reasons.dedup();
-        list.extend(reasons.iter().map(|reason| format!("* `{shown}` left out {reason}\n")));
+        let mut messages: Vec<&String> = messages.iter().collect();
+        messages.dedup();
+        list.extend(messages.iter().map(|message| format!("* `{shown}`: {message}\n")));
     }
     if !list.is_empty() {
         text.push('\n');
@@ -59,8 +59,8 @@ fn row(outcome: &Outcome) -> Vec<String> {
         0..=NAMED => outcome.changed.join(", "),
         many => many.to_string(),
     };
-    let left_out = outcome.left_out.len().to_string();
-    vec![format!("`{}`", outcome.shown), ended.into(), minutes(outcome.took), left_out, changed]
+    let messages = outcome.messages.len().to_string();
+    vec![format!("`{}`", outcome.shown), ended.into(), minutes(outcome.took), messages, changed]
 }
 
 fn minutes(time: Duration) -> String {
@@ -72,11 +72,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_and_what_was_left_out_are_named_below_the_table() {
-        let outcome = |shown: &str, ending, left_out: &[&str], changed: &[&str]| Outcome {
+    fn failures_and_messages_are_named_below_the_table() {
+        let outcome = |shown: &str, ending, messages: &[&str], changed: &[&str]| Outcome {
             shown: shown.into(),
             ending,
-            left_out: left_out.iter().map(|&text| text.into()).collect(),
+            messages: messages.iter().map(|&text| text.into()).collect(),
             took: Duration::from_secs(90),
             changed: changed.iter().map(|&name| name.into()).collect(),
         };
@@ -87,7 +87,7 @@ mod tests {
         ];
         assert_eq!(failures(&outcomes), 1);
         let expected = "\
-| experiment | ended | minutes | left out | files that changed |
+| experiment | ended | minutes | messages | files that changed |
 |---|---:|---:|---:|---:|
 | `sfs-lab table` | made | 1.5 | 0 | lab.md |
 | `sfs-lab evidence` | failed | 1.5 | 0 |  |
@@ -96,7 +96,7 @@ mod tests {
 3 experiments, 1 failed, 4.5 minutes.
 
 * `sfs-lab evidence` failed: no room
-* `sfs-lab reproduce sfs` left out a
+* `sfs-lab reproduce sfs`: a
 ";
         assert_eq!(summary(&outcomes), expected);
     }
