@@ -309,7 +309,7 @@ impl ObjectVolume {
         let device = self.device.clone();
         let delete = move || {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(DELETION_INTERVAL) {
-                device.collect(steady_secs());
+                device.collect(steady_secs);
             }
         };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());

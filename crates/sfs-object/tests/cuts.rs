@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use sfs_device::{Block, Device, RamDevice, Stream};
+use sfs_device::{Block, Device, DeviceError, Geometry, Operation, RamDevice, Stream};
 use sfs_object::{
     Durability, Limits, MemoryStore, Nonce, Object, ObjectDevice, ObjectName, ObjectStore,
-    OpenRequest, PutReply, Shape, Stopped, create,
+    OpenRequest, PageCache, PutReply, Shape, Snapshot, Stopped, create,
 };
 
 /// Ten regions.
@@ -167,4 +167,72 @@ fn what_a_close_would_append_follows_what_is_under_way() {
         });
         assert_eq!(sent, expected);
     }
+}
+
+/// A local cache whose reads do something before, or fail.
+struct DyingCache {
+    device: RamDevice,
+    /// Returns whether the read succeeds.
+    at_read: Mutex<Option<Box<dyn FnMut() -> bool + Send>>>,
+}
+
+impl Device for DyingCache {
+    fn geometry(&self) -> &Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
+        let hook = self.at_read.lock().expect("no panic").take();
+        if let Some(mut hook) = hook {
+            let succeeds = hook();
+            *self.at_read.lock().expect("no panic") = Some(hook);
+            if !succeeds {
+                let (count, source) = (buffer.len() as u64, std::io::Error::other("it dies"));
+                return Err(DeviceError::of_blocks(Operation::Read, address, count, source));
+            }
+        }
+        self.device.read(address, buffer)
+    }
+
+    fn write(&self, address: u64, parts: &[&[Block]], stream: Stream) -> Result<(), DeviceError> {
+        self.device.write(address, parts, stream)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.device.flush()
+    }
+
+    fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError> {
+        self.device.discard(address, count)
+    }
+}
+
+/// Regression: the log object of a cut that had been read was never sent when the next cut could not be read.
+#[test]
+fn a_cut_that_is_read_is_stored_though_the_cache_dies_at_the_next_one() {
+    let store = Arc::new(Store::default());
+    let device = RamDevice::new(SHAPE.cache_blocks());
+    let cache = Arc::new(DyingCache { device, at_read: Mutex::default() });
+    let request = request(1, Durability::Local, 64);
+    let volume = create(store.clone(), cache.clone(), ([7; 16], SHAPE), &request);
+    let volume = Arc::new(volume.expect("a volume"));
+    let write = |volume: &Volume, address, byte| {
+        let blocks = vec![Block([byte; 4096]); 64];
+        volume.write(address, &[&blocks], Stream::default()).expect("a write");
+    };
+    write(&volume, 0, 1);
+    let (weak, mut reads) = (Arc::downgrade(&volume), 0);
+    *cache.at_read.lock().expect("no panic") = Some(Box::new(move || {
+        reads += 1;
+        if let (1, Some(volume)) = (reads, weak.upgrade()) {
+            write(&volume, 128, 2);
+        }
+        reads <= 2
+    }));
+    volume.upload_due(1_000).expect_err("the cache has died");
+    let shown = Snapshot::open(store, Arc::new(PageCache::new(1 << 20))).expect("a state");
+    let mut blocks = Block::zeroed(192);
+    shown.read(0, &mut blocks).expect("the store has its objects");
+    let found = [0, 63, 128, 191].map(|at: usize| blocks[at].0[0]);
+    assert_eq!(found, [1, 1, 0, 0], "the first cut, and nothing of the second");
 }

@@ -187,8 +187,8 @@ fn a_close_leaves_few_pieces_in_the_log_and_joins_many() {
                 let expected = vec![20 + no as u8, 40 + no as u8, no as u8 + 1];
                 assert_eq!(read(&volume, no * 32, 3), Ok(expected));
             }
-            volume.collect(5_000);
-            volume.collect(9_000);
+            volume.collect(|| 5_000);
+            volume.collect(|| 9_000);
             volume.close(9_000).expect("a close");
         }
     }

@@ -13,17 +13,17 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
     /// Uploads what is due as [`ObjectDevice::upload_due`] does, and then deletes as [`ObjectDevice::collect`] does, by the same clock.
     pub fn work(&self, now: u64) -> Result<(), Failure> {
         self.upload_due(now)?;
-        self.collect(now);
+        self.collect(|| now);
         Ok(())
     }
 
     /// Deletes what nothing has needed for the grace time, some objects at once. Uploads go on meanwhile. What the store does not delete is
-    /// tried again after another grace time: nothing else depends on it. `now` is in seconds by a clock that nobody sets, so that the
-    /// grace time is as long as it should be.
-    pub fn collect(&self, now: u64) {
+    /// tried again after another grace time: nothing else depends on it. `now` returns seconds by a clock that nobody sets, so that the
+    /// grace time is as long as it should be; it is asked once no upload is under way, for which this may wait for hours.
+    pub fn collect(&self, now: impl Fn() -> u64) {
         self.store.free_spares();
         let Some(_turn) = self.collecting.try_lock() else { return };
-        let due = self.due_deletions(now);
+        let due = self.due_deletions(&now);
         if due.is_empty() {
             return;
         }
@@ -31,14 +31,16 @@ impl<S: ObjectStore + Clone> ObjectDevice<S> {
         let left = self.store.delete_all(&due).unwrap_or_else(|_| due.clone());
         let due = due.into_iter().collect::<HashSet<_>>();
         let mut uploader = self.uploader.lock();
+        let now = now();
         uploader.garbage.retain(|(name, _)| !due.contains(name));
         // What one object lacks keeps no others from being deleted.
         uploader.garbage.extend(left.into_iter().map(|name| (name, Some(now))));
     }
 
     /// Returns what may be deleted now.
-    fn due_deletions(&self, now: u64) -> Vec<ObjectName> {
+    fn due_deletions(&self, now: &impl Fn() -> u64) -> Vec<ObjectName> {
         let mut uploader = self.uploader.lock();
+        let now = now();
         uploader.garbage.iter_mut().for_each(|(_, since)| *since = since.or(Some(now)));
         let is_due = |since: &Option<u64>| {
             since.is_some_and(|since| now >= since.saturating_add(self.limits.grace_secs))
@@ -114,18 +116,18 @@ mod tests {
             volume.join().expect("a manifest");
         };
         (1..4).for_each(supersede);
-        volume.collect(0);
-        volume.collect(100);
+        volume.collect(|| 0);
+        volume.collect(|| 100);
         let first = std::mem::take(&mut *store.asked.lock());
         assert!(first.len() > 10, "{first:?}");
         let left = first.iter().filter(|name| store.get(**name).expect("memory").is_some());
         assert_eq!(left.collect::<Vec<_>>(), [&first[0]]);
         (4..6).for_each(supersede);
-        volume.collect(101);
+        volume.collect(|| 101);
         store.asked.lock().push(first[0]);
-        volume.collect(199);
+        volume.collect(|| 199);
         assert_eq!(store.asked.lock().len(), 1, "neither the old nor the new ones are due");
-        volume.collect(201);
+        volume.collect(|| 201);
         let second = std::mem::take(&mut *store.asked.lock());
         assert!(second[1..].contains(&first[0]) && second.len() > 10, "{second:?}");
     }

@@ -7,7 +7,7 @@
 //!
 //! Others have deleted objects since, a grace time after they needed them no longer. A read of what is gone fails; no read returns older
 //! content. *Proof.* Each epoch's newest manifest stays for ever. Bits of regions ahead are cleared by a manifest alone, so pieces and
-//! data objects of the log behind it are in regions that are ahead, unless the manifest released the volume: then everything was
+//! data objects of the log behind it are in regions that are ahead (a discard may not be, and its content is undefined), unless the manifest released the volume: then everything was
 //! uploaded, and the cache is refused. Log objects that the manifest names have to be there. A
 //! store that was rolled back is refused, as always.
 
