@@ -10,8 +10,8 @@
 use crate::format::History;
 
 /// Minimum number of neighbours that count as such. Parts of a file with 16 blocks are common under dense random writes,
-/// too, and a commit of 64 blocks that follow one another says little; 128 is best (docs/lab.md).
-pub(super) const COUNT_MIN: usize = 128;
+/// too; from 32 to 64 nothing changes (docs/lab.md).
+pub(super) const COUNT_MIN: usize = 64;
 
 /// Octaves by which the bounds between the classes lie below the size of the volume.
 const BOUNDS: [f64; 2] = [2.0, 5.0];
