@@ -64,7 +64,8 @@ impl Signals {
     }
 }
 
-/// Runs an experiment, and hands on what it writes. A signal that arrives is sent to it once, and it ends in its own way.
+/// Runs an experiment, and hands on what it writes. Once a signal arrives it is told by SIGTERM, and ends in its own way: a shell may have started all of
+/// this with SIGINT ignored.
 /// Returns how it ended, and its lines on standard error: what it left out, and why.
 pub(super) fn run(command: &mut Command, signals: &Signals) -> Result<(Ending, Vec<String>)> {
     // A process group of its own: Ctrl-C reaches the experiment once, from here.
@@ -88,8 +89,8 @@ fn ended(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if let (Some(Arrived(signal)), false) = (signals.arrived(), is_told) {
-            kill_process(Pid::from_child(child), signal)?;
+        if signals.arrived().is_some() && !is_told {
+            kill_process(Pid::from_child(child), Signal::TERM)?;
             is_told = true;
         }
         thread::sleep(POLL_INTERVAL);
@@ -135,7 +136,7 @@ mod tests {
             }
             arrived.store(SIGINT as usize, Ordering::Relaxed);
         });
-        let script = "trap 'echo told >&2; sleep 0.3; exit 1' INT; touch \"$0\"; while :; do sleep 0.05; done";
+        let script = "trap 'echo told >&2; sleep 0.3; exit 1' TERM; touch \"$0\"; while :; do sleep 0.05; done";
         let mut command = Command::new("sh");
         let (ending, messages) =
             run(command.args(["-c", script]).arg(&ready), &signals).expect("a shell");
