@@ -43,7 +43,11 @@ fn mounted_object_volumes_need_the_right_options() {
     refused(&machine.try_mount("follow=5"), 1, "'follow': only a read-only mount");
     refused(&machine.try_mount("local_state"), 1, "'local_state': what a cache has is only read");
     refused(&machine.try_mount("ro,local_state,follow=5"), 1, "leave out 'follow'");
-    refused(&machine.try_mount("ro,local_state"), 32, "everything that the local cache has was uploaded");
+    refused(
+        &machine.try_mount("ro,local_state"),
+        32,
+        "everything that the local cache has was uploaded",
+    );
     refused(&sfs_mount_unused(device, dir, "ro,local_state"), 1, "give -o cache_file=FILE, too");
     let words = if transport() == "fuser" {
         "--transport fuser"
