@@ -8,6 +8,7 @@ mod process;
 mod summary;
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -85,7 +86,7 @@ pub(super) fn run(arguments: &Arguments, lab: &clap::Command) -> Result<()> {
         let shown = experiment.shown();
         output::complain(format_args!("{} of {}: {shown}", no + 1, experiments.len()));
         let (before, began) = (Contents::of(arguments.docs.as_deref())?, Instant::now());
-        let mut command = std::process::Command::new(&program);
+        let mut command = Command::new(&program);
         command.args(&experiment.words);
         if let Some(docs) = &arguments.docs {
             command.arg("--docs").arg(docs);

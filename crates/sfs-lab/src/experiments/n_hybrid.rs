@@ -9,7 +9,7 @@ mod file_sizes;
 mod random_reads;
 mod subjects;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
@@ -22,7 +22,7 @@ use sfs_core::format::{DataLayout, Label, ROOT_INO, Timestamp};
 use sfs_core::request::{Caller, VolumeOptions, WriteMode};
 use sfs_device::{BLOCK_SIZE, Device};
 use sfs_hdd::{DriveProfile, HardDrive, HddDevice};
-use sfs_lab::block_trace::BlockTrace;
+use sfs_lab::block_trace::{BlockTrace, TraceFolder};
 use sfs_lab::random::WorkloadRng;
 use sfs_lab::report::{Document, table};
 use sfs_lab::workload::{Workload, Zipf};
@@ -51,9 +51,8 @@ const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Folder with the traces cloudphysics-vm.csv.zst and disksim-postmark.csv.zst; without it only generated reads.
-    #[arg(long, value_name = "DIR", env = "SFS_TRACES")]
-    traces: Option<PathBuf>,
+    #[command(flatten)]
+    traces: TraceFolder,
     /// Parts to run.
     #[arg(
         long,
@@ -87,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let document = document.as_ref();
     for part in &arguments.parts {
         let (section, text) = match part {
-            Part::Policies => ("cache-policies", Some(hit_ratios(arguments.traces.as_deref())?)),
+            Part::Policies => ("cache-policies", Some(hit_ratios(&arguments.traces)?)),
             Part::Volumes => ("n-hybrid", Some(volumes()?)),
             Part::Bonnie => ("n-hybrid-bonnie", bonnie::text(document)?),
             Part::Reads => ("n-hybrid-reads", random_reads::text()?),
@@ -111,13 +110,12 @@ enum Use {
 }
 
 /// Returns the table of hit ratios.
-fn hit_ratios(traces: Option<&Path>) -> Result<String> {
+fn hit_ratios(traces: &TraceFolder) -> Result<String> {
     let mut loads =
         vec![("zipf 0.9".to_owned(), zipf(0)), ("zipf 0.9, a quarter scans".to_owned(), zipf(4))];
-    for name in traces.into_iter().flat_map(|folder| TRACES.map(|name| (folder, name))) {
-        let (folder, name) = name;
-        let trace = BlockTrace::open(&folder.join(format!("{name}.csv.zst")))?;
-        loads.push((name.to_owned(), uses_of(&trace, name)));
+    for name in TRACES {
+        let Some(path) = traces.find(format!("{name}.csv.zst")) else { continue };
+        loads.push((name.to_owned(), uses_of(&BlockTrace::open(&path)?, name)));
     }
     let names = PolicyName::ALL.map(|policy| policy.name().to_owned());
     let heading = [vec!["load".to_owned(), "working set".into(), "cache".into()], names.to_vec()];

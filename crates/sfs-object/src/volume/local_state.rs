@@ -19,7 +19,7 @@ use sfs_device::{Block, Device, DeviceError, Geometry, Operation, Stream};
 
 use super::local::{Local, LocalHeader};
 use super::opening::local_of;
-use super::snapshot::{PageCache, Snapshot, read_only};
+use super::snapshot::{PageCache, Snapshot};
 use super::state::VolumeState;
 use super::{Failure, OpenError};
 use crate::error::ObjectError;
@@ -121,17 +121,16 @@ impl<S: ObjectStore + Clone + Send + Sync> Device for LocalState<S> {
         Ok(())
     }
 
-    fn write(&self, address: u64, parts: &[&[Block]], _: Stream) -> Result<(), DeviceError> {
-        let count = parts.iter().map(|part| part.len() as u64).sum();
-        Err(read_only(Operation::Write, address, count))
+    fn write(&self, address: u64, parts: &[&[Block]], stream: Stream) -> Result<(), DeviceError> {
+        self.snapshot.write(address, parts, stream)
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        Ok(())
+        self.snapshot.flush()
     }
 
     fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError> {
-        Err(read_only(Operation::Discard, address, count))
+        self.snapshot.discard(address, count)
     }
 }
 

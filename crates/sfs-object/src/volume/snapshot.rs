@@ -215,7 +215,7 @@ impl<S: ObjectStore + Clone + Send + Sync> Device for Snapshot<S> {
     }
 }
 
-pub(super) fn read_only(operation: Operation, address: u64, count: u64) -> DeviceError {
+fn read_only(operation: Operation, address: u64, count: u64) -> DeviceError {
     let source = io::Error::from(io::ErrorKind::ReadOnlyFilesystem);
     DeviceError::of_blocks(operation, address, count, source)
 }

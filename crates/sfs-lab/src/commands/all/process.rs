@@ -1,6 +1,5 @@
 //! One experiment as a process: the lines that it writes to standard error, and the signals that end it.
 
-use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -29,20 +28,6 @@ pub(super) enum Ending {
 /// The signals that tell this process to end.
 pub(super) struct Signals(Arc<AtomicUsize>);
 
-/// A signal that has arrived.
-#[derive(Clone, Copy)]
-pub(super) struct Arrived(Signal);
-
-impl fmt::Display for Arrived {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Signal::INT => "SIGINT",
-            Signal::TERM => "SIGTERM",
-            _ => "SIGHUP",
-        })
-    }
-}
-
 impl Signals {
     /// Keeps the signals from ending this process.
     pub(super) fn catch() -> Result<Signals> {
@@ -53,20 +38,19 @@ impl Signals {
         Ok(Signals(arrived))
     }
 
-    /// Returns the last signal that arrived.
-    pub(super) fn arrived(&self) -> Option<Arrived> {
+    /// Returns the name of the last signal that arrived.
+    pub(super) fn arrived(&self) -> Option<&'static str> {
         match self.0.load(Ordering::Relaxed) as i32 {
             0 => None,
-            SIGINT => Some(Arrived(Signal::INT)),
-            SIGTERM => Some(Arrived(Signal::TERM)),
-            _ => Some(Arrived(Signal::HUP)),
+            SIGINT => Some("SIGINT"),
+            SIGTERM => Some("SIGTERM"),
+            _ => Some("SIGHUP"),
         }
     }
 }
 
-/// Runs an experiment, and hands on what it writes. Once a signal arrives it is told by SIGTERM, and ends in its own way: a shell may have started all of
-/// this with SIGINT ignored.
-/// Returns how it ended, and its lines on standard error: what it left out, and why.
+/// Runs an experiment, and hands on what it writes. Once a signal arrives it is told by SIGTERM, and ends in its own way: a shell
+/// may have started all of this with SIGINT ignored. Returns how it ended, and its lines on standard error: what it left out, and why.
 pub(super) fn run(command: &mut Command, signals: &Signals) -> Result<(Ending, Vec<String>)> {
     // A process group of its own: Ctrl-C reaches the experiment once, from here.
     let mut child = command.stderr(Stdio::piped()).process_group(0).spawn().context("sfs-lab")?;

@@ -136,12 +136,8 @@ pub(super) fn text(document: Option<&Document>) -> Result<Option<String>> {
 /// Runs Bonnie++ on one filesystem, on new models.
 fn measure(subject: Subject, chunk: u32) -> Result<Rates> {
     let pair = pair()?;
-    let filesystem = subject.filesystem(&pair);
-    if let Some(program) = filesystem.missing() {
-        anyhow::bail!("{program} is not installed");
-    }
+    let filesystem = subject.make(&pair)?;
     let device = pair.device(subject.medium());
-    filesystem.make(device)?;
     let options = subject.options();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let mounted = filesystem.mount_with(&options, device, pair.folder())?;

@@ -49,12 +49,8 @@ pub(super) fn text() -> Result<Option<String>> {
 /// Writes the file, reads each block once, and reads blocks again.
 fn measure(subject: Subject) -> Result<ReadRates> {
     let pair = pair()?;
-    let filesystem = subject.filesystem(&pair);
-    if let Some(program) = filesystem.missing() {
-        anyhow::bail!("{program} is not installed");
-    }
+    let filesystem = subject.make(&pair)?;
     let device = pair.device(subject.medium());
-    filesystem.make(device)?;
     // A mount of its own, so that nothing is cached in memory.
     let mounted = filesystem.mount(device, pair.folder())?;
     READS.write(mounted.dir())?;

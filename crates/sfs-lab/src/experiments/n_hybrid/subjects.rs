@@ -1,6 +1,6 @@
 //! The filesystems of the mounted experiments, on the models of a hard drive and of an SSD.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use sfs_lab::host::{DiskPair, Filesystem, Medium, PairRequest};
 
 /// Sizes of the devices. The cache is the whole SSD.
@@ -66,7 +66,7 @@ impl Subject {
     }
 
     /// Returns the filesystem, whose cache is on the SSD of the pair.
-    pub(super) fn filesystem(self, pair: &DiskPair) -> Filesystem {
+    fn filesystem(self, pair: &DiskPair) -> Filesystem {
         match self {
             Self::Kernel(kernel, _) => kernel.filesystem(),
             Self::Sfs(_) => Filesystem::Sfs {
@@ -77,6 +77,16 @@ impl Subject {
             },
             Self::NHybrid => Filesystem::SfsWithCache { ssd: pair.device(Medium::Ssd).to_owned() },
         }
+    }
+
+    /// Makes the filesystem, new, and returns it.
+    pub(super) fn make(self, pair: &DiskPair) -> Result<Filesystem> {
+        let filesystem = self.filesystem(pair);
+        if let Some(program) = filesystem.missing() {
+            bail!("{program} is not installed");
+        }
+        filesystem.make(pair.device(self.medium()))?;
+        Ok(filesystem)
     }
 
     /// Returns the mount options beside those of the filesystem.
